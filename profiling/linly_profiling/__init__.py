@@ -1,0 +1,41 @@
+"""Where the time and memory of one request went: spans, marks and counters, a Chrome trace, and a report.
+
+    trace = Trace(request_id="a1")
+    with trace.span("llm.decode", row="llm") as span:
+        span.mark("token")
+    trace.close()
+    trace.save("a1.trace.json")
+    print(Report.of(trace))
+
+Recording is cheap, bounded and never waits or raises. It works across threads, tasks and generators.
+Standard library only; torch is used if the program has loaded it, and never imported.
+"""
+
+from __future__ import annotations
+
+from linly_profiling.chrome import TraceFileError, load, save_chrome
+from linly_profiling.clock import Epoch
+from linly_profiling.decorator import traced
+from linly_profiling.record import CudaUse, Flow, LoadedTrace, Mark, Record, Sample
+from linly_profiling.report import Report
+from linly_profiling.span import Span, attach, current_span
+from linly_profiling.trace import Trace
+
+__all__ = [
+    "CudaUse",
+    "Epoch",
+    "Flow",
+    "LoadedTrace",
+    "Mark",
+    "Record",
+    "Report",
+    "Sample",
+    "Span",
+    "Trace",
+    "TraceFileError",
+    "attach",
+    "current_span",
+    "load",
+    "save_chrome",
+    "traced",
+]

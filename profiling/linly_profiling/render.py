@@ -1,0 +1,127 @@
+"""A report as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from linly_profiling.attribution import Milestone, queue_label
+from linly_profiling.stages import StageRow
+from linly_profiling.tables import NOTHING, columns, duration, factor, seconds, shown, size, table
+
+if TYPE_CHECKING:
+    from linly_profiling.report import Report
+
+_HEADINGS = (
+    "stage", "wall", "busy", "wait in", "wait out", "queue", "in>out", "first", "media", "RTF", "RSS", "CUDA",
+)  # fmt: skip
+_EXPENDABLE = (
+    "media",
+    "in>out",
+    "wait out",
+    "queue",
+)  # left out, in this order, where the table gets too wide
+_WIDTH = 100
+_NAME_COLUMNS = 12
+_TEXT_COLUMNS = 60
+
+
+def render(report: Report) -> str:
+    """The report, at most 100 columns wide."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"request {shown(report.request_id, _TEXT_COLUMNS)}: {shown(report.outcome, 20)}"
+    yield from _summary(report)
+    for milestone in report.milestones:
+        yield ""
+        yield from _milestone(milestone)
+    if report.stages:
+        yield ""
+        yield from _stages(report.stages)
+    notes = [*_notes(report)]
+    if notes:
+        yield ""
+        yield from notes
+
+
+def _summary(report: Report) -> Iterator[str]:
+    parts = [f"wall {duration(report.wall_ns)}"]
+    if report.media_s is not None:
+        parts.append(f"media {seconds(report.media_s)}")
+        parts.append(f"real-time factor {factor(report.real_time_factor)}")
+    if report.av_offset_ms is not None:
+        parts.append(f"A/V offset {report.av_offset_ms:+.0f} ms")
+    yield "  " + ", ".join(parts)
+
+
+def _milestone(milestone: Milestone) -> Iterator[str]:
+    yield f"{milestone.name} after {duration(milestone.total_ns)}"
+    rows = [
+        (
+            shown(part.label, _TEXT_COLUMNS),
+            duration(part.duration_ns),
+            _share(part.duration_ns, milestone.total_ns),
+        )
+        for part in milestone.contributions
+    ]
+    yield from table(rows)
+
+
+def _share(part_ns: int, total_ns: int) -> str:
+    return f"{100 * part_ns / total_ns:.0f} %" if total_ns else NOTHING
+
+
+def _stages(stages: Sequence[StageRow]) -> list[str]:
+    rows = [dict(zip(_HEADINGS, cells, strict=True)) for cells in (_HEADINGS, *map(_stage, stages))]
+    lines = table([list(row.values()) for row in rows], indent="")
+    for heading in _EXPENDABLE:
+        if max(map(columns, lines)) > _WIDTH:
+            for row in rows:
+                del row[heading]
+            lines = table([list(row.values()) for row in rows], indent="")
+    return lines
+
+
+def _stage(stage: StageRow) -> tuple[str, ...]:
+    return (
+        shown(stage.name, _NAME_COLUMNS),
+        duration(stage.wall_ns),
+        duration(stage.busy_ns),
+        duration(stage.wait_in_ns),
+        duration(stage.wait_out_ns),
+        duration(stage.queue_ns),
+        f"{_count(stage.items_in)}>{_count(stage.items_out)}",
+        duration(stage.first_after_ns),
+        seconds(stage.media_s),
+        factor(stage.real_time_factor),
+        size(stage.rss_peak_bytes),
+        duration(stage.cuda_ns),
+    )
+
+
+def _count(count: int | None) -> str:
+    return NOTHING if count is None else str(count)
+
+
+def _notes(report: Report) -> Iterator[str]:
+    """What the reader should know beside the numbers."""
+    for stage in report.stages:
+        name = shown(stage.name, _NAME_COLUMNS)
+        if stage.outcome not in ("ok", "open"):
+            yield f"{name}: {shown(stage.outcome, 20)}"
+        for wait in stage.waits:
+            if wait.attrs.get("busy_with"):
+                yield f"{name}: {shown(queue_label(wait), _TEXT_COLUMNS)}: {duration(wait.duration_ns)}"
+        for fallback in stage.fallbacks:
+            yield f"{name}: {shown(_fallback(fallback), 80)}"
+        if stage.retries:
+            yield f"{name}: tried again {stage.retries} times"
+    if report.dropped:
+        yield f"incomplete: {report.dropped} records were dropped"
+
+
+def _fallback(fallback: dict[str, str]) -> str:
+    error = f" after {fallback['error']}" if fallback.get("error") else ""
+    return f"fell back from {fallback.get('from', '?')} to {fallback.get('to', '?')}{error}"

@@ -1,0 +1,269 @@
+"""A trace: everything that happened in one request."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterable, Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from linly_profiling.clock import anchor
+from linly_profiling.collect import frozen, records_of
+from linly_profiling.more import More
+from linly_profiling.record import OPEN, Flow, LoadedTrace, Record, Sample
+from linly_profiling.sampler import SAMPLER
+from linly_profiling.span import Span, _current, current_span, enter, leave, outcome_of
+from linly_profiling.streams import TracedAsyncIterator, TracedIterator
+from linly_profiling.values import MAX_TEXT, clean_name, cut, finite
+
+Item = TypeVar("Item")
+
+_MAX_MARKS = 1_000_000  # of all finished spans of a trace: 8 to 16 MB
+
+# One lock for all traces, taken only when something is dropped: a fork can then not leave a trace locked.
+_drop_lock = threading.Lock()
+
+
+class Trace:
+    """Spans, marks and counters of one request. Any thread and task may record; nothing here ever waits or raises.
+
+    Memory is bounded: beyond `max_records` the oldest spans are dropped, and counted.
+    As a context manager, the root span is current inside, and the trace is closed with the block.
+
+    Attributes:
+        request_id: exactly as given; cut after 1,024 characters.
+        root: the span of the whole request, open until `close`.
+        epoch: where the trace's clock stands in wall time.
+        outcome: how the trace was closed; None while it is open.
+        dropped: how many spans, marks, samples, flows and attributes are missing.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        *,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        max_records: int = 65_536,
+        name: str = "linly.request",
+    ) -> None:
+        """Start the root span.
+
+        Args:
+            request_id: any text; need not be unique.
+            clock_ns: monotonic nanoseconds, callable in any thread.
+            max_records: most spans, counter samples and flows kept, each.
+            name: of the root span.
+        """
+        if max_records < 1:
+            raise ValueError(f"max_records is {max_records}; a trace keeps at least 1")
+        self.request_id = cut(str(request_id), MAX_TEXT)
+        self.outcome: str | None = None
+        self.dropped = 0
+        self.epoch = anchor(clock_ns)
+        self._clock_ns = clock_ns
+        self._max = self._room = max_records
+        self._ids = itertools.count(1)
+        self._open: dict[int, Span] = {}
+        self._records: deque[tuple[Any, ...]] = deque()
+        self._samples: deque[Sample] = deque()
+        self._flows: deque[Flow] = deque()
+        self._marks = 0
+        self._memory = SAMPLER.watch(clock_ns)
+        self.root = Span(self, name, None, False, {})
+        self._previous: Span | None = None
+
+    def start(self, name: str, /, parent: Span | None = None, exact: bool = False, **attrs: object) -> Span:
+        """Open a span: as `with trace.span(…)` it is current inside and ends with the block.
+
+        As `span = trace.start(…)` it is not current; `Span.end` ends it, from anywhere.
+
+        Args:
+            name: what it is, with few distinct values; what varies goes into attributes.
+            parent: the span it belongs to; by default the current span if it is of this trace, else the root.
+            exact: measure memory exactly, and CPU time, the task and the GPU; costs about 3 µs more without a GPU.
+            **attrs: attributes, as in `Span.set`. One named `row` names the row that viewers show the span in, and
+                all below it; by default it is the parent's.
+        """
+        if parent is None:
+            parent = _current.get()
+            if parent is not None and parent.end_ns is not None:
+                parent = current_span()
+        if parent is None or parent.trace is not self:
+            parent = self.root
+        return Span(self, name, parent, exact, attrs)
+
+    span = start
+
+    @overload
+    def iterate(
+        self,
+        name: str,
+        items: AsyncIterable[Item],
+        /,
+        parent: Span | None = None,
+        exact: bool = False,
+        **attrs: object,
+    ) -> TracedAsyncIterator[Item]: ...
+    @overload
+    def iterate(
+        self,
+        name: str,
+        items: Iterable[Item],
+        /,
+        parent: Span | None = None,
+        exact: bool = False,
+        **attrs: object,
+    ) -> TracedIterator[Item]: ...
+    def iterate(
+        self, name: str, items: Any, /, parent: Span | None = None, exact: bool = False, **attrs: object
+    ) -> Any:
+        """The same items, with a span from the first request for an item to the end of the stream.
+
+        The span is current only while the source makes the next item, never in the consumer's code. Each item is
+        a mark "item". A stream that is closed, or thrown away, before its end is "cancelled". The parent is by
+        default the current span at the time of this call.
+        """
+        owner = parent or current_span() or self.root
+
+        def open_span() -> Span:
+            return self.start(name, owner, exact, **attrs)
+
+        if isinstance(items, AsyncIterable):
+            return TracedAsyncIterator(aiter(items), open_span)
+        return TracedIterator(iter(items), open_span)
+
+    def counter(self, name: str, value: float, track: str = "") -> None:
+        """Record a value that rises and falls: a queue's depth, bytes in a cache. NaN and infinity are ignored."""
+        number = finite(value)
+        if number is not None and self.outcome is None:
+            self._samples.append(Sample(clean_name(name), clean_name(track), self._clock_ns(), number))
+            if len(self._samples) > self._max:
+                self._trim(self._samples)
+
+    def flow(
+        self,
+        source: Span,
+        target: Span,
+        name: str = "flow",
+        *,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+    ) -> None:
+        """Draw an arrow between two spans of this trace: from text to the sound it became, from sound to frames.
+
+        Args:
+            source: where the arrow begins.
+            target: where it points.
+            name: what flows.
+            from_ns: when it left, on the trace's clock; by default when `source` ended, or now.
+            to_ns: when it arrived; by default when `target` began.
+        """
+        if source.trace is not self or target.trace is not self:
+            return
+        if from_ns is None:
+            from_ns = source.end_ns if source.end_ns is not None else self._clock_ns()
+        if to_ns is None:
+            to_ns = target.start_ns
+        self._flows.append(Flow(clean_name(name), source.span_id, from_ns, target.span_id, to_ns))
+        if len(self._flows) > self._max:
+            self._trim(self._flows)
+
+    def close(self, outcome: str | None = None, error: BaseException | None = None) -> None:
+        """End the request and every span still open, all at this instant and with this outcome. Once.
+
+        What is started afterwards, by a worker that outlives its request, is dropped and counted.
+        """
+        if self.outcome is not None:
+            return
+        if outcome is None:
+            outcome = "ok" if error is None else outcome_of(error)
+        self.outcome = outcome
+        self._room = 0
+        now_ns = self._clock_ns()
+        for span in reversed(frozen(self._open.values())):
+            span.end(outcome, error if span is self.root else None, at_ns=now_ns)
+        SAMPLER.unwatch(self._memory)
+
+    def records(self) -> list[Record]:
+        """All spans by now, in the order of their IDs; open ones as of this moment."""
+        now_ns, outcome = self._clock_ns(), self.outcome or OPEN
+        still_open = [span._raw(now_ns, outcome, None, span._more) for span in frozen(self._open.values())]
+        # Read after the open ones: a span that ends meanwhile is in both rather than in none.
+        unique = {raw[0]: raw for raw in (*still_open, *frozen(self._records))}
+        return records_of(list(unique.values()), self.request_id, self._memory)
+
+    def snapshot(self) -> LoadedTrace:
+        """All of the trace by now, as immutable data; the process's memory is the counter "memory.rss"."""
+        memory = [Sample("memory.rss", "process", at_ns, value) for at_ns, value in self._memory]
+        samples = sorted((*frozen(self._samples), *memory), key=lambda sample: sample.at_ns)
+        return LoadedTrace(
+            request_id=self.request_id,
+            outcome=self.outcome or OPEN,
+            dropped=self.dropped,
+            epoch=self.epoch,
+            spans=tuple(self.records()),
+            samples=tuple(samples),
+            flows=tuple(frozen(self._flows)),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a Chrome trace, for Perfetto and chrome://tracing; see `save_chrome`."""
+        from linly_profiling.chrome import save_chrome
+
+        return save_chrome(path, [self])
+
+    def __len__(self) -> int:
+        """How many spans `records` would give."""
+        return len(self._records) + len(self._open)
+
+    def __enter__(self) -> Self:
+        self._previous = enter(self.root)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(error=error)
+        leave(self.root, self._previous)
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.request_id!r}: {len(self)} spans, {self.outcome or OPEN}>"
+
+    # For Span, which is the other half of this class.
+
+    def _trim(self, items: deque[Any]) -> None:
+        with _drop_lock:
+            while len(items) > self._max:
+                self.dropped += 1
+                oldest = items.popleft()
+                if items is self._records and oldest[-1] is not None:
+                    self._marks -= oldest[-1].mark_count()
+
+    def _keep_marks(self, more: More) -> None:
+        """Account for the marks of a span that ends; drop them if the trace has too many."""
+        count = more.mark_count()
+        with _drop_lock:
+            if self._marks + count > _MAX_MARKS:
+                self.dropped += count
+                more.marks = {}
+            else:
+                self._marks += count
+
+    def _drop(self, count: int = 1) -> None:
+        with _drop_lock:
+            self.dropped += count
+
+
+def _renew_lock() -> None:
+    """In a forked child: another thread of the parent may have held the lock."""
+    global _drop_lock
+    _drop_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
