@@ -1,0 +1,108 @@
+"""Where a stage's wall time goes: waiting for input, busy, or waiting for room behind it.
+
+The runner watches both ends of the stage, so the stage needs no code for it. The same watch tells a stage that
+makes no progress from one that only waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+from linly_pipeline.channel import Channel
+
+T = TypeVar("T")
+
+
+class StageClock:
+    """Splits the time since `start()` into wait-in, busy and wait-out; they sum to the whole.
+
+    `stalled` is called once if the stage is busy for `limit_s` without reading, writing or ending.
+    """
+
+    def __init__(
+        self, clock_ns: Callable[[], int], limit_s: float | None, stalled: Callable[[], None]
+    ) -> None:
+        self._clock_ns = clock_ns
+        self._limit_s = limit_s
+        self._stalled = stalled
+        self._timer: asyncio.TimerHandle | None = None
+        self._since_ns = 0
+        self.wait_in_ns = self.busy_ns = self.wait_out_ns = 0
+        self.items_in = self.items_out = 0
+        self.first_in_ns: int | None = None
+        self.first_out_ns: int | None = None
+
+    def start(self) -> None:
+        self._since_ns = self._clock_ns()
+        self._arm()
+
+    def stop(self) -> None:
+        self.busy_ns += self._lap()
+        self._disarm()
+
+    async def read(self, channel: Channel[T]) -> AsyncIterator[T]:
+        """The channel's items, with the time spent waiting for them counted as wait-in."""
+        iterator = channel.__aiter__()
+        while True:
+            self.busy_ns += self._lap()
+            self._disarm()
+            try:
+                item = await iterator.__anext__()
+            except StopAsyncIteration:
+                return
+            finally:
+                self.wait_in_ns += self._lap()
+                self._arm()
+            self.items_in += 1
+            if self.first_in_ns is None:
+                self.first_in_ns = self._since_ns
+            yield item
+
+    async def write(self, channel: Channel[T], item: T) -> None:
+        """Put an item into the channel, with the time spent waiting for room counted as wait-out."""
+        self.busy_ns += self._lap()
+        if self.first_out_ns is None:
+            self.first_out_ns = self._since_ns
+        self._disarm()
+        try:
+            await channel.put(item)
+        finally:
+            self.wait_out_ns += self._lap()
+            self._arm()
+        self.items_out += 1
+
+    def delivered(self) -> None:
+        """An item has reached its end without a channel behind it (the sink's)."""
+        self.busy_ns += self._lap()
+        if self.first_out_ns is None:
+            self.first_out_ns = self._since_ns
+        self.items_out += 1
+
+    def attributes(self) -> dict[str, int | None]:
+        """The figures under the names that the report reads."""
+        return {
+            "wait_in_ns": self.wait_in_ns,
+            "busy_ns": self.busy_ns,
+            "wait_out_ns": self.wait_out_ns,
+            "items_in": self.items_in,
+            "items_out": self.items_out,
+            "first_in_ns": self.first_in_ns,
+            "first_out_ns": self.first_out_ns,
+        }
+
+    def _lap(self) -> int:
+        now_ns = self._clock_ns()
+        passed_ns, self._since_ns = now_ns - self._since_ns, now_ns
+        return passed_ns
+
+    def _arm(self) -> None:
+        if self._limit_s is not None:
+            self._disarm()
+            self._timer = asyncio.get_running_loop().call_later(self._limit_s, self._stalled)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

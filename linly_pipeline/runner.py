@@ -1,0 +1,269 @@
+"""Runs one turn: one task a stage, a bounded channel between neighbours, one span for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from linly_profiling import Span, attach
+
+from linly_pipeline.accounting import StageClock
+from linly_pipeline.channel import Channel, ReaderGone
+from linly_pipeline.crew import Crew
+from linly_pipeline.errors import LinlyError, SinkError, StageError, StageTimeout
+from linly_pipeline.packets import Audio, Motion, Packet, Speech, Text, Video
+from linly_pipeline.sinks import Played, Sink
+from linly_pipeline.stage import Stage
+from linly_pipeline.turn import Turn
+
+AnyStage = Stage[Any, Any]
+
+# How many items may wait before their writer does: tokens are tiny and a language model should never wait for
+# the voice; pictures are megabytes, and running far ahead of the sink only delays a cancellation.
+CAPACITY: dict[type[Packet], int] = {Text: 512, Audio: 64, Speech: 4, Motion: 8, Video: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines of the runner, in seconds.
+
+    Attributes:
+        stall_s: a stage that is busy this long without reading, writing or ending fails; None: never.
+        grace_s: cancelled stages end within this time or are left behind.
+        clear_s: a sink acknowledges `clear()` within this time.
+    """
+
+    stall_s: float | None = 60.0
+    grace_s: float = 1.0
+    clear_s: float = 1.0
+
+
+class Runner:
+    """The tasks, channels and clocks of one turn."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        stages: Sequence[AnyStage],
+        sink: Sink,
+        limits: Limits,
+    ) -> None:
+        self._turn = turn
+        self._stages = stages
+        self._sink = sink
+        self._limits = limits
+        self._crew = Crew(limits.grace_s)
+        self._recognised = any(stage.kind == "asr" for stage in stages)
+
+    async def run(self, source: Packet | AsyncIterator[Packet]) -> None:
+        """Run the turn to its end and set its outcome. Raises nothing but programming errors."""
+        try:
+            await self._run_crew(source)
+        except asyncio.CancelledError:
+            await self._end_unfinished("cancelled", None)
+        except LinlyError as error:
+            await self._end_unfinished("error", error)
+        else:
+            self._turn.end("ok")
+
+    async def _run_crew(self, source: Packet | AsyncIterator[Packet]) -> None:
+        first: Channel[Packet] = self._channel(self._stages[0].accepts)
+        self._crew.start("source", self._feed(source, first))
+        inbox = first
+        for order, stage in enumerate(self._stages):
+            outbox = self._channel(stage.gives)
+            self._crew.start(stage.name, self._run_stage(order, stage, inbox, outbox))
+            inbox = outbox
+        self._crew.start("sink", self._run_sink(inbox))
+        await self._crew.wait()
+
+    async def _end_unfinished(self, outcome: Any, error: LinlyError | None) -> None:
+        """Silence the sink, then let go."""
+        try:
+            async with asyncio.timeout(self._limits.clear_s):
+                self._turn.played = await self._sink.clear()
+        except TimeoutError:
+            error = error or SinkError(
+                f"{self._sink!r} did not acknowledge clear() within {self._limits.clear_s:g} s"
+            )
+        except LinlyError as clear_error:
+            error = error or clear_error
+        if error is None and self._crew.stuck:
+            error = self._crew.stuck_error(self._turn.id)
+        self._turn.end("error" if error else outcome, error)
+
+    def _channel(self, packet: type[Packet]) -> Channel[Any]:
+        capacity = next((CAPACITY[base] for base in packet.__mro__ if base in CAPACITY), 8)
+        return Channel(capacity, clock_ns=self._turn.clock_ns)
+
+    async def _feed(self, source: Packet | AsyncIterator[Packet], channel: Channel[Packet]) -> None:
+        try:
+            if isinstance(source, Packet):
+                await channel.put(source)
+            else:
+                async for item in source:
+                    await channel.put(item)
+        except ReaderGone:
+            return  # the first stage has heard enough
+        finally:
+            channel.close()
+
+    async def _run_stage(
+        self, order: int, stage: AnyStage, inbox: Channel[Packet], outbox: Channel[Packet]
+    ) -> None:
+        turn = self._turn
+        clock = StageClock(turn.clock_ns, self._limits.stall_s, lambda: self._stalled(stage.name))
+        row = stage.kind if stage.kind != "custom" else stage.name
+        span = turn.trace.start(
+            f"linly.stage {row}",
+            exact=True,
+            stage=stage.name,
+            row=row,
+            order=order,
+            lookahead_ms=stage.lookahead_ms,
+        )
+        clock.start()
+        media_s: float | None = None
+        try:
+            with attach(span):
+                async with AsyncExitStack() as stack:
+                    stream = stage.run(self._observed(stage, clock, inbox), turn)
+                    if hasattr(stream, "aclose"):
+                        stack.push_async_callback(stream.aclose)
+                    async for item in stream:
+                        self._check_type(stage, item)
+                        turn.observe_output(stage, item)
+                        media_s = _media_end_s(item, media_s)
+                        await clock.write(outbox, item)
+        except BaseException as error:  # noqa: BLE001  a stage is somebody else's code: named, and raised below
+            failure = self._as_stage_error(stage, error)
+            self._close_span(span, stage, clock, media_s, error)
+            if failure is None:
+                return
+            raise failure from (error if failure is not error else error.__cause__)
+        else:
+            self._close_span(span, stage, clock, media_s, None)
+            if stage.kind == "llm":
+                turn.observe_reply_end()
+        finally:
+            clock.stop()
+            inbox.leave()
+            outbox.close()
+
+    async def _observed(
+        self, stage: AnyStage, clock: StageClock, inbox: Channel[Packet]
+    ) -> AsyncIterator[Packet]:
+        async for item in clock.read(inbox):
+            self._turn.observe_input(stage, item, self._recognised)
+            yield item
+
+    def _as_stage_error(self, stage: AnyStage, error: BaseException) -> BaseException | None:
+        """What a stage's exception means for the turn; None where it only means that nobody listens."""
+        if isinstance(error, ReaderGone):
+            return None
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            return error
+        if isinstance(error, StageError):
+            error.request_id = error.request_id or self._turn.id
+            error.elapsed_s = error.elapsed_s or self._turn.elapsed_s
+            return error
+        if isinstance(error, Exception | asyncio.CancelledError):
+            reason = str(error) or type(error).__name__
+            return StageError(
+                f"stage {stage.name!r} failed: {reason}",
+                stage=stage.name,
+                request_id=self._turn.id,
+                elapsed_s=self._turn.elapsed_s,
+            )
+        return error
+
+    def _close_span(
+        self,
+        span: Span,
+        stage: AnyStage,
+        clock: StageClock,
+        media_s: float | None,
+        error: BaseException | None,
+    ) -> None:
+        clock.stop()
+        takeovers = [
+            {"from": each.engine, "to": each.successor, "error": each.error}
+            for each in self._turn.takeovers
+            if each.stage == stage.name
+        ]
+        if takeovers:
+            span.set(fallbacks=takeovers)
+        span.set(media_s=media_s, **clock.attributes())
+        if isinstance(error, ReaderGone):
+            error = None
+        span.end(error=error)
+
+    def _check_type(self, stage: AnyStage, item: object) -> None:
+        if not isinstance(item, stage.gives):
+            raise StageError(
+                f"stage {stage.name!r} gave {type(item).__name__}, but it declares {stage.gives.__name__}",
+                stage=stage.name,
+            )
+
+    def _stalled(self, name: str) -> None:
+        self._crew.fail(
+            StageTimeout(
+                f"stage {name!r} made no progress for {self._limits.stall_s:g} s",
+                stage=name,
+                request_id=self._turn.id,
+                elapsed_s=self._turn.elapsed_s,
+            )
+        )
+
+    async def _run_sink(self, inbox: Channel[Packet]) -> None:
+        turn, sink = self._turn, self._sink
+        clock = StageClock(turn.clock_ns, self._limits.stall_s, lambda: self._stalled(sink.name))
+        span = turn.trace.start(
+            "linly.stage sink", exact=True, stage=sink.name, row="sink", order=len(self._stages)
+        )
+        clock.start()
+        error: BaseException | None = None
+        try:
+            with attach(span):
+                await sink.begin(turn)
+                async for item in clock.read(inbox):
+                    await sink.write(item)
+                    clock.delivered()
+                    if isinstance(item, Video):
+                        span.set(av_offset_ms=_av_offset_ms(item))
+                    turn.observe_played(_media_end_s(item, 0.0) or 0.0)
+                turn.played = await sink.finish()
+        except Exception as cause:
+            error = cause
+            if isinstance(cause, LinlyError):
+                raise
+            raise SinkError(f"{sink!r} failed: {cause or type(cause).__name__}") from cause
+        except BaseException as cause:
+            error = cause
+            raise
+        finally:
+            clock.stop()
+            inbox.leave()
+            span.set(media_s=_played_s(turn.played), **clock.attributes())
+            span.end(error=error)
+
+
+def _media_end_s(item: Packet, default: float | None) -> float | None:
+    if isinstance(item, Audio):
+        return item.end_s
+    if isinstance(item, Speech | Motion | Video):
+        return item.audio.end_s
+    return default
+
+
+def _av_offset_ms(video: Video) -> float:
+    """How much later its first frame is due than its first sample; less than a frame by construction."""
+    return 1000 * (video.first_frame / video.fps - video.audio.start_s)
+
+
+def _played_s(played: Played | None) -> float | None:
+    return played.media_s if played else None
