@@ -1,0 +1,96 @@
+"""Speech recognition with the real weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from linly_pipeline import Audio, ConfigError, ModelError, Text, Whisper
+from linly_pipeline.stages.asr.faster_whisper import once
+from linly_pipeline.testing import check_stage, run_virtual, tone
+
+JFK = "And so my fellow Americans ask not what your country can do for you. Ask what you can do for your country."
+
+
+def words(text: str) -> str:
+    return " ".join("".join(c for c in text.lower() if c.isalnum() or c in " '").split())
+
+
+def test_a_real_speech_is_recognised(whisper: Any, jfk: Audio) -> None:
+    [heard] = whisper(jfk)
+    assert words(heard.text) == words(JFK)
+
+
+def test_the_same_speech_in_pieces_is_recognised_the_same(whisper: Any, jfk: Audio) -> None:
+    pieces = [
+        Audio(jfk.samples[at : at + 16_000], jfk.rate_hz, at) for at in range(0, len(jfk.samples), 16_000)
+    ]
+    assert whisper(*pieces) == whisper(jfk)
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 22_050, 48_000])
+def test_any_rate_is_resampled_to_the_models(whisper: Any, jfk: Audio, rate_hz: int) -> None:
+    [heard] = whisper(jfk.at_rate(rate_hz))
+    assert words(JFK).split()[-9:] == words(heard.text).split()[-9:]
+
+
+@pytest.mark.parametrize("count", [0, 1, 319, 320, 1_599])
+def test_less_than_a_tenth_of_a_second_holds_no_word(whisper: Any, count: int) -> None:
+    assert whisper(Audio(np.full(count, 0.1, np.float32), 16_000)) == []
+
+
+@pytest.mark.parametrize("seconds", [0.2, 2.0])
+def test_nothing_is_invented_on_silence_noise_or_a_hum(whisper: Any, seconds: float) -> None:
+    rng = np.random.default_rng(0)
+    count = int(16_000 * seconds)
+    noise = rng.standard_normal(count, dtype=np.float32)
+    for samples in (np.zeros(count, np.float32), noise * 0.001, noise * 0.2, np.cumsum(noise) / 300):
+        assert whisper(Audio(np.clip(samples, -1, 1).astype(np.float32), 16_000)) == []
+    assert whisper(tone(seconds, 16_000, pitch_hz=120)) == []
+
+
+def test_no_input_at_all_gives_nothing(whisper: Any) -> None:
+    assert whisper() == []
+
+
+def test_a_loop_of_the_decoder_is_said_once() -> None:
+    assert once(" thank you thank you thank you thank") == " thank you"
+    assert once(" . . . . .") == ""
+    assert once(" you may ask what you may ask") == " you may ask what you may ask"
+    assert once(" no no never") == " no no never"
+
+
+def test_the_stage_keeps_the_rules(jfk: Audio) -> None:
+    import asyncio
+
+    output = asyncio.run(check_stage(lambda: Whisper(), [jfk], cancel_steps=3))
+    assert all(isinstance(item, Text) for item in output)
+
+
+def test_missing_weights_are_named_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no-such-model"):
+        run_virtual(_load(Whisper("no-such-model")))
+    (tmp_path / "model.bin").write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    )
+    with pytest.raises(ModelError, match=r"model\.bin|LFS"):
+        run_virtual(_load(Whisper(tmp_path)))
+
+
+def test_a_gpu_that_is_not_there_is_a_sentence() -> None:
+    import ctranslate2
+
+    if ctranslate2.get_cuda_device_count():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ConfigError, match="cuda"):
+        run_virtual(_load(Whisper(device="cuda")))
+
+
+async def _load(stage: Whisper) -> None:
+    try:
+        await stage.load()
+    finally:
+        await stage.close()
