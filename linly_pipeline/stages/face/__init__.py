@@ -1,0 +1,1 @@
+"""Faces: a portrait photo that speaks."""

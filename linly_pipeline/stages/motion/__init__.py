@@ -1,0 +1,1 @@
+"""Audio to motion: what the face does while a sentence is heard."""
