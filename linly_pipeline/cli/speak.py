@@ -1,0 +1,143 @@
+"""`linly ask` and `linly say`: one turn, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linly_pipeline.errors import ConfigError, MediaError
+from linly_pipeline.packets import Audio, Text
+
+if TYPE_CHECKING:
+    from linly_pipeline.pipeline import Pipeline
+    from linly_pipeline.turn import Turn
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `ask` and `say`."""
+    ask = subparsers.add_parser(
+        "ask",
+        help="answer a spoken or written question with a talking portrait",
+        description="Answer a question: speech recognition, language model, voice, moving face.",
+        epilog="example: linly ask question.wav --portrait me.jpg -o answer.mp4 --trace answer.trace.json",
+    )
+    question = ask.add_mutually_exclusive_group(required=True)
+    question.add_argument("question", nargs="?", type=Path, metavar="SOUND", help="a sound file of any kind")
+    question.add_argument("--text", metavar="QUESTION", help="ask in writing")
+    _add_common(ask, "answer.mp4")
+    ask.set_defaults(run=run_ask)
+
+    say = subparsers.add_parser(
+        "say",
+        help="read a text aloud with a talking portrait",
+        description="Read a text, or the .txt or .md file at a path, aloud. No language model is involved.",
+        epilog="example: linly say script.md --portrait me.jpg -o lecture.mp4 --subtitles lecture.srt",
+    )
+    say.add_argument("text", metavar="TEXT", help="what to say, or a .txt or .md file")
+    _add_common(say, "speech.mp4")
+    say.set_defaults(run=run_say)
+
+
+def run_ask(args: argparse.Namespace) -> int:
+    source = Text(args.text) if args.text is not None else Audio.read(args.question)
+    return _run(args, source, say=False)
+
+
+def run_say(args: argparse.Namespace) -> int:
+    from linly_pipeline.source import TEXT_SUFFIXES, read
+
+    path = Path(args.text)
+    is_file = "\n" not in args.text and path.suffix.lower() in TEXT_SUFFIXES
+    source = read(path) if is_file else Text(args.text)
+    return _run(args, source, say=True)
+
+
+def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace, *, say: bool) -> Turn:
+    """Run one turn with a progress bar. The trace is saved however it ends."""
+    return asyncio.run(_turn(pipeline, source, args, say=say))
+
+
+def show_result(turn: Turn, args: argparse.Namespace) -> int:
+    """Say what was understood, answered and written, and where the time went."""
+    if not args.quiet:
+        if turn.question:
+            print(f"question: {turn.question.strip()}")
+        if turn.reply and turn.question:
+            print(f"answer:   {turn.reply.strip()}")
+        print(f"\n{turn.report()}\n")
+    if turn.played is None or turn.played.path is None:
+        raise MediaError(_why_nothing(turn, args))
+    if args.subtitles:
+        from linly_pipeline.text import cues, write_subtitles
+
+        spoken = [(each.text, each.start_s, each.end_s) for each in turn.utterances]
+        write_subtitles(args.subtitles, cues(spoken))
+    for path in (turn.played.path, args.trace, args.subtitles):
+        if path is not None:
+            print(f"wrote {path}")
+    return 0
+
+
+def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
+    parser.add_argument("--portrait", type=Path, metavar="PHOTO", help="default: the demo's astronaut")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path(output),
+        metavar="FILE",
+        help="an .mp4 or .wav file, or a folder for frames (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--trace", type=Path, metavar="JSON", help="save a trace for Perfetto and 'linly report'"
+    )
+    parser.add_argument("--subtitles", type=Path, metavar="SRT", help="save subtitles, .srt or .vtt")
+    parser.add_argument("--config", type=Path, metavar="TOML", help="a pipeline of your own")
+    parser.add_argument("--size", type=int, metavar="PIXELS", help="height of the picture (default: 512)")
+    parser.add_argument("--seed", type=int, default=0, help="repeats a run exactly (default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no report")
+
+
+def _run(args: argparse.Namespace, source: Audio | Text, *, say: bool) -> int:
+    return show_result(run_turn(_pipeline(args), source, args, say=say), args)
+
+
+def _pipeline(args: argparse.Namespace) -> Pipeline:
+    from linly_pipeline.config import embedded
+    from linly_pipeline.pipeline import Pipeline
+
+    if args.config is None:
+        settings: dict[str, Any] = {} if args.size is None else {"size": args.size}
+        return embedded(args.portrait, **settings)
+    if args.portrait is not None or args.size is not None:
+        raise ConfigError(
+            "--portrait and --size are settings of the face stage: with --config, set them there"
+        )
+    return Pipeline.from_config(args.config)
+
+
+async def _turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace, *, say: bool) -> Turn:
+    from linly_pipeline.cli.progress import TurnDisplay
+    from linly_pipeline.sinks import sink_for
+
+    with TurnDisplay(quiet=args.quiet) as display:
+        async with pipeline.session(sink_for(args.output)) as session:
+            turn = await session.start(source, say=say, seed=args.seed, on_progress=display.show)
+            try:
+                return await turn.wait()
+            finally:
+                await turn.cancel()
+                if args.trace is not None:
+                    turn.trace.save(args.trace)
+
+
+def _why_nothing(turn: Turn, args: argparse.Namespace) -> str:
+    if getattr(args, "question", None) is not None and not turn.question.strip():
+        return f"no speech was found in '{args.question}', so nothing was written"
+    if not turn.reply.strip():
+        return "the language model gave no answer, so nothing was written"
+    return "there was nothing speakable in the text, so nothing was written"
