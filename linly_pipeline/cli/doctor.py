@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linly_pipeline.errors import LinlyError
+from linly_pipeline.machine import usable_cores
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -71,10 +71,9 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def _device() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch = sys.modules.get("torch")
     gpu = "a CUDA device" if torch is not None and torch.cuda.is_available() else "no GPU is needed"
-    return Finding("device", None, f"{cores} CPU cores; {gpu}")
+    return Finding("device", None, f"{usable_cores()} CPU cores; {gpu}")
 
 
 def _engines() -> Iterator[Finding]:

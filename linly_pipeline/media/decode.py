@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 # Playlists name other files; none of them may reach out to the network.
-OPEN_OPTIONS = {"protocol_whitelist": "file,http,tcp"}
+OPEN_OPTIONS = {"protocol_whitelist": "file"}
 # Containers whose header says how long the sound is. MP3 and Ogg only estimate it, WAV has `wav_fault`.
 KNOWS_LENGTH = {"flac", "aiff", "au", "matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2"}
 MISSING_S = 0.1  # shorter gaps are rounding of container time stamps and encoder delay

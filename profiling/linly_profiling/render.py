@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 _HEADINGS = (
     "stage", "wall", "busy", "wait in", "wait out", "queue", "in>out", "first", "media", "RTF", "RSS", "CUDA",
 )  # fmt: skip
-_EXPENDABLE = (
-    "media",
-    "in>out",
-    "wait out",
-    "queue",
-)  # left out, in this order, where the table gets too wide
+# Left out, in this order, where the table gets too wide.
+_EXPENDABLE = ("media", "in>out", "wait out", "queue")
 _WIDTH = 100
 _NAME_COLUMNS = 12
 _TEXT_COLUMNS = 60

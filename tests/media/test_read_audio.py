@@ -6,6 +6,7 @@ import socket
 import struct
 import tracemalloc
 import wave
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -174,22 +175,26 @@ def test_short_sounds_are_read_to_the_last_sample(tmp_path: Path, count: int) ->
 
 
 def test_a_playlist_cannot_reach_the_network(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setblocking(False)
-        port = server.getsockname()[1]
-        lines = [
-            "#EXTM3U",
-            "#EXT-X-TARGETDURATION:1",
-            "#EXTINF:1,",
-            f"http://127.0.0.1:{port}/a.ts",
-            "#EXT-X-ENDLIST",
-        ]
-        (tmp_path / "a.m3u8").write_text("\n".join(lines))
+    callers: list[bytes] = []
+
+    def answer(server: socket.socket) -> None:
+        while b"stop" not in callers:
+            caller, _ = server.accept()
+            with caller:
+                callers.append(caller.recv(4))
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(answer, server)
+        address = server.getsockname()
+        lines = ["#EXTM3U", "#EXT-X-TARGETDURATION:1", "#EXTINF:1,", f"http://127.0.0.1:{address[1]}/a.ts"]
+        (tmp_path / "a.m3u8").write_text("\n".join([*lines, "#EXT-X-ENDLIST"]))
 
         with pytest.raises(MediaError, match=r"a\.m3u8"):
             read_audio(tmp_path / "a.m3u8")
-        with pytest.raises(BlockingIOError):
-            server.accept()
+        with socket.create_connection(address) as last:
+            last.sendall(b"stop")
+
+    assert callers == [b"stop"]
 
 
 @pytest.mark.parametrize("rate_hz", [None, 16000])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from linly_pipeline.errors import ConfigError, ModelError
+from linly_pipeline.machine import usable_cores
 from linly_pipeline.models import check_file, locate
 from linly_pipeline.packets import Audio, Text
 from linly_pipeline.registry import About
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # (Radford et al. 2022, section 4.5).
 LOOP_COMPRESSION_RATIO = 2.4
 
+# More than this gains nothing on an utterance with the small models, and slows down whatever else runs.
+MOST_THREADS = 4
+
 
 class Whisper(Recogniser):
     """Speech to text, an utterance at a time.
@@ -33,7 +37,7 @@ class Whisper(Recogniser):
         language: ISO 639-1 code; "" detects it (multilingual models).
         device: "cpu" or "cuda".
         compute_type: CTranslate2's number format; int8 is the fastest on CPUs.
-        threads: of the model; 2 gives the shortest wait on two cores, and nothing else runs at that moment.
+        threads: of the model; if None all cores up to 4, since nothing else of the turn runs at that moment.
         beam_size: hypotheses that are kept; 1 is greedy.
 
     Raises:
@@ -60,7 +64,7 @@ class Whisper(Recogniser):
         language: str = "en",
         device: Literal["cpu", "cuda"] = "cpu",
         compute_type: str = "int8",
-        threads: int = 2,
+        threads: int | None = None,
         beam_size: int = 1,
     ) -> None:
         super().__init__()
@@ -68,7 +72,7 @@ class Whisper(Recogniser):
         self.language = language
         self.device = device
         self.compute_type = compute_type
-        self.threads = threads
+        self.threads = threads or min(usable_cores(), MOST_THREADS)
         self.beam_size = beam_size
         self._model: WhisperModel | None = None
 

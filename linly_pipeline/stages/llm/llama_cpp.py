@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linly_pipeline.errors import ConfigError, ModelError, StageError
+from linly_pipeline.machine import usable_cores
 from linly_pipeline.models import check_file, locate
 from linly_pipeline.registry import About
 from linly_pipeline.stages.llm.chat import SYSTEM_PROMPT, ChatMessage, ChatStage, roles
@@ -37,8 +38,8 @@ class Chat(ChatStage):
         temperature: 0 always takes the likeliest token.
         repeat_penalty: above 1 keeps small models out of loops.
         context_tokens: size of the context.
-        threads: of the model. Its threads spin while they wait for each other, so more than the cores that are
-            free makes everything slower.
+        threads: of the model; half the cores if None. Its threads spin while they wait for each other, so on a
+            busy machine more of them make everything slower (`docs/configuration.md` has the figures).
 
     Raises:
         ConfigError: `xllamacpp` is not installed.
@@ -65,13 +66,13 @@ class Chat(ChatStage):
         temperature: float = 0.0,
         repeat_penalty: float = 1.1,
         context_tokens: int = CONTEXT_TOKENS,
-        threads: int = 2,
+        threads: int | None = None,
     ) -> None:
         super().__init__(system=system, max_tokens=max_tokens, context_tokens=context_tokens)
         self.model = model
         self.temperature = temperature
         self.repeat_penalty = repeat_penalty
-        self.threads = threads
+        self.threads = threads or max(1, usable_cores() // 2)
         self._worker = Worker(f"linly-{self.name}")
         self._server: Server | None = None
 
