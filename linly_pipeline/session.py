@@ -20,7 +20,8 @@ from linly_pipeline.turn import Message, Progress, Turn
 if TYPE_CHECKING:
     from linly_pipeline.pipeline import Pipeline
 
-# One turn's question and answer are kept until a language model's own token budget cuts them.
+# Past this the older half of the history goes at once. Dropping a message a turn would change the beginning of
+# every prompt, and a language model that keeps the KV cache of a common beginning would start over each time.
 MAX_MESSAGES = 64
 
 
@@ -160,4 +161,5 @@ class Session:
             self.history.append(Message("user", turn.question.strip()))
         if heard := turn.heard().strip():
             self.history.append(Message("assistant", heard))
-        del self.history[:-MAX_MESSAGES]
+        if len(self.history) > MAX_MESSAGES:
+            del self.history[: -MAX_MESSAGES // 2]

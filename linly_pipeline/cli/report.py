@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
         reports = [Report.of(trace) for trace in load(args.trace)]
     except TraceFileError as error:
         raise MediaError(str(error)) from error
+    except OSError as error:
+        raise MediaError(f"cannot read '{args.trace}': {error.strerror or error}") from error
     if args.json:
         print(json.dumps([report.to_dict() for report in reports], indent=2, ensure_ascii=False))
     else:

@@ -118,14 +118,23 @@ def test_a_missing_file_is_named() -> None:
 # What all chat stages share
 
 
-def test_history_that_does_not_fit_goes_oldest_first_and_never_starts_with_an_answer() -> None:
+def test_history_that_does_not_fit_goes_oldest_first_in_blocks() -> None:
+    history = [Message("user" if n % 2 == 0 else "assistant", f"{n:02d}") for n in range(40)]
+    kept = [conversation("", history[:length], "now?", 44)[0]["content"] for length in range(20, 40, 2)]
+    starts = [int(first) for first in kept]
+    assert starts == sorted(starts)
+    assert all(start % 8 == 0 for start in starts)
+    assert len(set(starts)) <= 4, "the beginning of the prompt stays the same for several turns"
+
+
+def test_history_never_starts_with_an_answer() -> None:
     history = [
         Message("user", "a" * 50),
         Message("assistant", "b" * 50),
         Message("user", "c"),
         Message("assistant", "d"),
     ]
-    messages = conversation("sys", history, "now?", 70)
+    messages = conversation("sys", history[1:], "now?", 700)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert [message["content"] for message in messages] == ["sys", "c", "d", "now?"]
 

@@ -169,6 +169,19 @@ def test_history_reaches_the_next_turn() -> None:
     assert seen == [(), (Message("user", "One?"), Message("assistant", "Fine."))]
 
 
+def test_a_long_history_is_halved_at_once_not_shifted_every_turn() -> None:
+    async def main() -> None:
+        lengths = []
+        async with Pipeline(FakeChat("Yes."), FakeVoice()).session() as session:
+            for _ in range(70):
+                await session.ask("And?")
+                lengths.append(len(session.history))
+        assert max(lengths) == 64
+        assert [now - before for before, now in zip(lengths, lengths[1:], strict=False)].count(2) >= 66
+
+    run_virtual(main())
+
+
 # Barge-in
 
 

@@ -17,6 +17,9 @@ SENTENCE_END = re.compile(r"""[.!?。！？…]["'”’)\]]*\s*$""")
 # Characters of English a token; only used to keep far from the context's end.
 CHARACTERS_A_TOKEN = 3
 
+# Messages that are dropped together when the history no longer fits.
+BLOCK = 8
+
 
 class ChatMessage(TypedDict):
     """A message in the layout of the OpenAI API, which every engine here understands."""
@@ -55,18 +58,19 @@ class ChatStage(Stage[Text, Text]):
 def conversation(
     system: str, history: Sequence[Message], question: str, budget_characters: int
 ) -> list[ChatMessage]:
-    """System prompt, as much of the latest history as fits, and the question. Roles alternate."""
+    """System prompt, as much of the latest history as fits, and the question. Roles alternate.
+
+    The oldest messages go in blocks, so that the prompt's beginning, whose KV cache can be used again, stays the
+    same for several turns.
+    """
     left = budget_characters - len(system) - len(question)
-    kept: list[Message] = []
-    for message in reversed(history):
-        left -= len(message.text)
-        if left < 0:
-            break
-        kept.append(message)
-    while kept and kept[-1].role == "assistant":
-        kept.pop()  # an answer without its question
+    start = 0
+    while sum(len(message.text) for message in history[start:]) > left and start < len(history):
+        start += BLOCK
+    while start < len(history) and history[start].role == "assistant":
+        start += 1  # an answer without its question
     messages: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
-    for message in [*reversed(kept), Message("user", question)]:
+    for message in [*history[start:], Message("user", question)]:
         if messages and messages[-1]["role"] == message.role:
             messages[-1]["content"] += "\n" + message.text
         else:
