@@ -24,7 +24,6 @@ from linly_pipeline import (
     WavSink,
     Whisper,
 )
-from linly_pipeline.models import locate
 
 
 async def main() -> None:
@@ -35,7 +34,7 @@ async def main() -> None:
     args = parser.parse_args()
     question = args.question or await spoken("Good morning! Why is sleep good for us?", Path("question.wav"))
 
-    pipeline = Pipeline(Whisper(), Chat(), Hibari(), Visemes(), Portrait(locate("portrait-astronaut")))
+    pipeline = Pipeline(Whisper(), Chat(), Hibari(), Visemes(), Portrait("portrait-astronaut"))
     async with pipeline.session(sink=Mp4Sink("answer.mp4")) as session:
         turn = await session.ask(Audio.read(question))
 

@@ -12,7 +12,6 @@ import argparse
 from pathlib import Path
 
 from linly_pipeline import Hibari, LinlyError, Pipeline, Portrait, Visemes
-from linly_pipeline.models import locate
 from linly_pipeline.text import cues, write_subtitles
 
 TEXT = "Hello! I was made from one photo and a few lines of text. Nothing of me has ever left this computer."
@@ -23,12 +22,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", default=TEXT)
-    parser.add_argument("--portrait", type=Path)
+    parser.add_argument(
+        "--portrait", default="portrait-astronaut", help="a photo, or a portrait of the model store"
+    )
     parser.add_argument("--output", type=Path, default=Path("talking_head.mp4"))
     args = parser.parse_args()
 
-    portrait = args.portrait or locate("portrait-astronaut")
-    pipeline = Pipeline(Hibari(), Visemes(), Portrait(portrait))
+    pipeline = Pipeline(Hibari(), Visemes(), Portrait(args.portrait))
     turn = pipeline.say(args.text, out=args.output)
 
     subtitles = args.output.with_suffix(".srt")

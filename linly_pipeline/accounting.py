@@ -32,6 +32,7 @@ class StageClock:
         self.wait_in_ns = self.busy_ns = self.wait_out_ns = 0
         self.items_in = self.items_out = 0
         self.first_in_ns: int | None = None
+        self.ready_ns: int | None = None
         self.first_out_ns: int | None = None
 
     def start(self) -> None:
@@ -58,6 +59,8 @@ class StageClock:
             self.items_in += 1
             if self.first_in_ns is None:
                 self.first_in_ns = self._since_ns
+            if self.first_out_ns is None:
+                self.ready_ns = self._since_ns
             yield item
 
     async def write(self, channel: Channel[T], item: T) -> None:
@@ -89,6 +92,7 @@ class StageClock:
             "items_in": self.items_in,
             "items_out": self.items_out,
             "first_in_ns": self.first_in_ns,
+            "ready_ns": self.ready_ns,
             "first_out_ns": self.first_out_ns,
         }
 

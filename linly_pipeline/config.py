@@ -84,14 +84,13 @@ def embedded(portrait: str | PathLike[str] | None = None, **portrait_settings: A
         portrait: a photo; the demo's astronaut if None.
         **portrait_settings: settings of the face stage, such as `size`.
     """
-    from linly_pipeline.models import locate
     from linly_pipeline.stages.asr.faster_whisper import Whisper
     from linly_pipeline.stages.face.photo import Portrait
     from linly_pipeline.stages.llm.llama_cpp import Chat
     from linly_pipeline.stages.motion.visemes import Visemes
     from linly_pipeline.stages.tts.hibari import Hibari
 
-    image = locate("portrait-astronaut") if portrait is None else portrait
+    image = "portrait-astronaut" if portrait is None else portrait
     return Pipeline(Whisper(), Chat(), Hibari(), Visemes(), Portrait(image, **portrait_settings))
 
 

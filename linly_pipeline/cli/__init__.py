@@ -7,6 +7,7 @@ traceback; `--debug` shows it.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +30,7 @@ _EPILOG = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and give its exit code."""
     args = _parser().parse_args(arguments)
+    logging.basicConfig(format="linly: note: %(message)s", level=logging.WARNING)
     try:
         code: int = args.run(args)
     except LinlyError as error:

@@ -32,6 +32,11 @@ _BLOCK_START = re.compile(
 )
 _LONGEST_MARKER = 24
 
+# Whole words, so only once the space behind has come.
+_CONJUNCTION = re.compile(
+    r" (?=(?:that|which|who|because|although|when|while|where|whether|if|but|and|or|so|as|than|since|until) )"
+)
+
 
 def block_end(text: str) -> int:
     """At a blank line, at the end of a heading, list item or table row, and before the next of these."""
@@ -174,3 +179,9 @@ def _in_brackets_or_quotes(text: str) -> bool:
         or text.count('"') % 2 == 1
         or any(text.count(opening) > text.count(closing) for opening, closing in ("“”", "「」", "『』"))
     )
+
+
+def breath_end(text: str) -> int:
+    """The end of the words before the last conjunction, where a long English clause can be cut; 0: nowhere."""
+    breaths = [match.start() for match in _CONJUNCTION.finditer(text)]
+    return breaths[-1] if breaths else 0

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 
-from linly_pipeline.text.boundaries import block_end, clause_end, confirmed_end, immediate_end, is_protected
+from linly_pipeline.text.boundaries import (
+    block_end,
+    breath_end,
+    clause_end,
+    confirmed_end,
+    immediate_end,
+    is_protected,
+)
 from linly_pipeline.text.limits import best_cut, display_width, newest_newline
 from linly_pipeline.text.markdown import fence_open_after, is_code
 from linly_pipeline.text.script import WIDE, count_wide, has_speech
+
+# Three seconds of speech: a listener who waits for his first sound should not wait for more to be written.
+FIRST_WIDTH = 48
 
 _WORD = re.compile(rf"[^\W_{WIDE}]+(?:['’.,-][^\W_{WIDE}]+)*")
 
@@ -19,10 +29,11 @@ class Splitter:
     character alone, one character at a time, so the result does not depend on how the text came in pieces.
 
     - The first fragment ends at the first comma, colon, semicolon or dash behind `first_units`, or with the
-      first sentence, whichever comes first. It does not wait for the character after the sentence where its
-      end is certain or nearly so: after `!?。！？`, and after a full stop behind an everyday word. ("See
-      foo." may prove to be the start of "foo.com": the common names are known and waited for, and
-      `fragments` reads the rest of an uncommon one as "dot com".)
+      first sentence, whichever comes first. A first sentence that is long without any of these is cut before
+      its last "that", "and", "because" or the like, where a speaker would draw breath. It does not wait for
+      the character after the sentence where its end is certain or nearly so: after `!?。！？`, and after a full
+      stop behind an everyday word. ("See foo." may prove to be the start of "foo.com": the common names are
+      known and waited for, and `fragments` reads the rest of an uncommon one as "dot com".)
     - Later fragments are whole sentences, with their closing quotation marks.
     - Paragraphs, headings, list items and table rows end a fragment. Space between fragments starts the
       second.
@@ -94,6 +105,8 @@ class Splitter:
         if end := immediate_end(self._text):
             return end
         end = clause_end(self._text)
+        if not end and self._width >= FIRST_WIDTH:
+            end = breath_end(self._text)
         return end if _units(self._text[:end]) >= self._first_units else 0
 
 

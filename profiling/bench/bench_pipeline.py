@@ -30,16 +30,16 @@ from linly_pipeline import Audio, Hibari, Mp4Sink, Pipeline, Session, Turn, WavS
 from linly_pipeline.config import embedded
 
 QUESTIONS = [
-    "Hello! Can you tell me how plants make their food?",
-    "I have always wondered, what is a rainbow made of?",
-    "Good morning. Could you please explain why we sleep?",
-    "Can you tell me, in simple words, what a volcano is?",
-    "What would you say is the best way to learn to swim?",
-    "Do you know what happens to the water in the sea?",
-    "Please tell me something interesting about the moon.",
-    "Why do the leaves of the trees change their color?",
-    "How do birds find their way when they fly so far?",
-    "Could you tell me what makes bread rise in the oven?",
+    "Hello! Can you tell me, in simple words, how plants make their food?",
+    "I have always wondered about this. What is a rainbow really made of?",
+    "Good morning to you. Could you please explain why all of us need to sleep?",
+    "Can you tell me, in simple words, what a volcano is and where to find one?",
+    "What would you say is the best way to learn to swim when you are a child?",
+    "Do you know what happens to the water in the sea when the sun is shining?",
+    "Please tell me something interesting about the moon that I do not know yet.",
+    "Why do the leaves of the trees change their color in the autumn every year?",
+    "How do birds find their way home when they fly so far over the open sea?",
+    "Could you tell me what it is that makes the bread rise in a warm oven?",
 ]
 
 PARAGRAPH = (

@@ -1,7 +1,8 @@
 """Who owns the wait for the first token, the first sound, the first frame: a sum that adds up to the nanosecond.
 
 The time from the start of the request to a stage's first output is cut where each stage before it gave its own first
-output. Every piece belongs to one stage, and is cut again into waiting for input, waiting for a worker, and work.
+output. Every piece is cut again: until the stage had the input for that output the one before it owns the time, then
+come waiting for a worker, and work.
 """
 
 from __future__ import annotations
@@ -71,37 +72,42 @@ def _milestone(name: str, start_ns: int, reached_ns: int, stages: Sequence[Stage
     end_ns = max(start_ns, reached_ns)
     contributions: list[Contribution] = []
     cursor = start_ns
+    before: StageRow | None = None
     for stage in stages:
         if stage.first_out_ns is None:
             continue  # it let nothing through: whoever came after it did not wait for it
         # A stage may answer before its predecessor did, or only after the milestone: then it owns nothing, or less.
         boundary = min(max(stage.first_out_ns, cursor), end_ns)
-        contributions += _pieces(stage, cursor, boundary)
-        cursor = boundary
+        contributions += _pieces(stage, before, cursor, boundary)
+        cursor, before = boundary, stage
     return Milestone(name, end_ns - start_ns, tuple(contributions))
 
 
-def _pieces(stage: StageRow, start_ns: int, end_ns: int) -> Iterator[Contribution]:
-    """One stage's interval, cut into what is known about it."""
+def _pieces(stage: StageRow, before: StageRow | None, start_ns: int, end_ns: int) -> Iterator[Contribution]:
+    """From the first output of the stage before to that of this one, cut into what is known about it."""
     cursor = start_ns
-    for label, from_ns, until_ns, span_id in _waits(stage):
+    for label, from_ns, until_ns, span_id in _waits(stage, before):
         begin, end = max(from_ns, cursor), min(until_ns, end_ns)
         if begin >= end:
             continue
         if begin > cursor:
             yield Contribution(f"{stage.name}: work", cursor, begin, stage.span_id)
-        yield Contribution(f"{stage.name}: {label}", begin, end, span_id)
+        yield Contribution(label, begin, end, span_id)
         cursor = end
     if cursor < end_ns:
         yield Contribution(f"{stage.name}: work", cursor, end_ns, stage.span_id)
 
 
-def _waits(stage: StageRow) -> Iterator[tuple[str, int, int, int]]:
+def _waits(stage: StageRow, before: StageRow | None) -> Iterator[tuple[str, int, int, int]]:
     """Label, start, end and span of every known wait, in the order of time."""
-    if stage.first_in_ns is not None and stage.first_in_ns <= (stage.first_out_ns or 0):
-        yield "waits for input", 0, stage.first_in_ns, stage.span_id
+    ready_ns = stage.first_in_ns if stage.ready_ns is None else stage.ready_ns
+    if ready_ns is not None and ready_ns <= (stage.first_out_ns or 0):
+        if before is None:
+            yield f"{stage.name}: waits for input", 0, ready_ns, stage.span_id
+        else:  # what it needed had not come yet: the stage before it owns that time
+            yield f"{before.name}: goes on until {stage.name} can begin", 0, ready_ns, before.span_id
     for wait in sorted(stage.waits, key=lambda record: record.start_ns):
-        yield queue_label(wait), wait.start_ns, wait.end_ns, wait.span_id
+        yield f"{stage.name}: {queue_label(wait)}", wait.start_ns, wait.end_ns, wait.span_id
 
 
 def queue_label(wait: Record) -> str:

@@ -18,6 +18,8 @@ _HEADINGS = (
 # Left out, in this order, where the table gets too wide.
 _EXPENDABLE = ("media", "in>out", "wait out", "queue")
 _WIDTH = 100
+# Contributions below this share of a milestone are added up in one line; `Report.milestones` has each.
+_LEAST_SHARE = 0.005
 _NAME_COLUMNS = 12
 _TEXT_COLUMNS = 60
 
@@ -54,15 +56,18 @@ def _summary(report: Report) -> Iterator[str]:
 
 def _milestone(milestone: Milestone) -> Iterator[str]:
     yield f"{milestone.name} after {duration(milestone.total_ns)}"
-    rows = [
-        (
-            shown(part.label, _TEXT_COLUMNS),
-            duration(part.duration_ns),
-            _share(part.duration_ns, milestone.total_ns),
-        )
-        for part in milestone.contributions
+    least_ns = _LEAST_SHARE * milestone.total_ns
+    parts = [
+        (part.label, part.duration_ns) for part in milestone.contributions if part.duration_ns >= least_ns
     ]
-    yield from table(rows)
+    if rest_ns := milestone.total_ns - sum(duration_ns for _, duration_ns in parts):
+        parts.append(("all smaller parts", rest_ns))
+    yield from table(
+        [
+            (shown(label, _TEXT_COLUMNS), duration(duration_ns), _share(duration_ns, milestone.total_ns))
+            for label, duration_ns in parts
+        ]
+    )
 
 
 def _share(part_ns: int, total_ns: int) -> str:

@@ -2,8 +2,8 @@
 
 The runner's side of the agreement, all by name: spans `linly.stage …` with the attributes `stage` (its name), `row`
 (its kind), `order` (place in the chain), `wait_in_ns`, `busy_ns`, `wait_out_ns`, `items_in`, `items_out`,
-`first_in_ns`, `first_out_ns` (on the trace's clock), `media_s` (media produced), `lookahead_ms`, `fallbacks` and
-`retries`; below them spans `linly.queue.wait` with `worker` and `busy_with`. What is missing is null.
+`first_in_ns`, `ready_ns`, `first_out_ns` (on the trace's clock), `media_s` (media produced), `lookahead_ms`,
+`fallbacks` and `retries`; below them spans `linly.queue.wait` with `worker` and `busy_with`. What is missing is null.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class StageRow:
         items_in: packets taken.
         items_out: packets given.
         first_in_ns: when it took its first packet, on the trace's clock.
+        ready_ns: when it took the last packet before its first output: only then could it begin to work on that.
         first_out_ns: when it gave its first packet, on the trace's clock.
         first_after_ns: from the start of the request to its first packet given.
         media_s: seconds of media given.
@@ -60,6 +61,7 @@ class StageRow:
     items_in: int | None
     items_out: int | None
     first_in_ns: int | None
+    ready_ns: int | None
     first_out_ns: int | None
     first_after_ns: int | None
     media_s: float | None
@@ -120,6 +122,7 @@ def _stage_row(stage: Record, below: Sequence[Record], request_start_ns: int) ->
         items_in=whole(attrs, "items_in"),
         items_out=whole(attrs, "items_out"),
         first_in_ns=whole(attrs, "first_in_ns"),
+        ready_ns=whole(attrs, "ready_ns"),
         first_out_ns=first_out_ns,
         first_after_ns=None if first_out_ns is None else first_out_ns - request_start_ns,
         media_s=media_s,

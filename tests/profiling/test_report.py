@@ -80,9 +80,9 @@ def test_each_part_of_the_wait_has_one_owner() -> None:
     assert parts(report, "first audio") == [
         ("my asr: waits for input", 1),
         ("my asr: work", 299),
-        ("my llm: waits for input", 1),
+        ("my asr: goes on until my llm can begin", 1),
         ("my llm: work", 149),
-        ("my tts: waits for input", 50),
+        ("my llm: goes on until my tts can begin", 50),
         ("my tts: work", 50),
         ("my tts: waits for worker hibari (busy with a cancelled turn)", 150),
         ("my tts: work", 200),

@@ -103,6 +103,24 @@ def test_the_contributions_to_the_first_frame_sum_to_the_total() -> None:
     run_virtual(main())
 
 
+def test_writing_the_first_sentence_is_charged_to_the_writer_not_to_the_voice() -> None:
+    async def main() -> None:
+        pipeline = Pipeline(
+            FakeChat("One two three.", first_ms=100, per_item_ms=50), _Joined(), FakeVoice(first_ms=30)
+        )
+        async with pipeline.session() as session:
+            turn = await session.ask("Count.")
+        [first_audio] = [each for each in turn.report().milestones if each.name == "first audio"]
+        owners = {part.label: part.duration_ns // 1_000_000 for part in first_audio.contributions}
+        assert owners == {
+            "fake-llm: work": 100,
+            "fake-llm: goes on until _joined can begin": 100,
+            "fake-tts: work": 30,
+        }
+
+    run_virtual(main())
+
+
 def test_a_written_question_skips_speech_recognition() -> None:
     async def main() -> None:
         async with fake_pipeline().session() as session:

@@ -210,3 +210,25 @@ def test_a_flushed_splitter_starts_anew() -> None:
     assert splitter.feed("```\ncode") == []
     assert splitter.flush() == ["```\ncode"]
     assert splitter.feed("Hello there.") == ["Hello there."]
+
+
+def test_a_long_first_sentence_without_a_comma_is_cut_where_a_speaker_would_breathe() -> None:
+    text = "A volcano is a mountain that erupts from the crust of the Earth through a process. It is hot."
+    assert split(text) == [
+        "A volcano is a mountain",
+        " that erupts from the crust of the Earth through a process.",
+        " It is hot.",
+    ]
+
+
+def test_only_the_first_sentence_is_cut_before_a_conjunction() -> None:
+    text = "Hello. A volcano is a mountain that erupts from the crust of the Earth through a process. Yes."
+    assert (
+        split(text)[1]
+        == " A volcano is a mountain that erupts from the crust of the Earth through a process."
+    )
+
+
+def test_a_conjunction_at_the_beginning_of_a_word_is_none() -> None:
+    text = "The thatched roofs of the old houses in the village surprised her."
+    assert split(text) == [text]

@@ -35,7 +35,7 @@ class Portrait(Stage[Motion, Video]):
     the mouth and the closing lids are drawn. Pixels away from the head stay as they are.
 
     Args:
-        image: a picture file, or `[H, W, 3]` uint8 RGB.
+        image: a picture file, a portrait's name in the model store, or `[H, W, 3]` uint8 RGB.
         size: length of the longer side of the video, in pixels, rounded to an even number.
         face: which face of the picture, the largest is 0.
         crop: True for head and shoulders, False for the whole picture.
@@ -101,10 +101,11 @@ class Portrait(Stage[Motion, Video]):
 
     def _load(self) -> tuple[Warp, tuple[str, ...]]:
         from linly_pipeline.media.image import load_portrait
-        from linly_pipeline.models import check_file, locate
+        from linly_pipeline.models import CATALOGUE, check_file, locate
 
         require_face_packages()
-        image = load_portrait(self.image)
+        named = isinstance(self.image, str) and self.image in CATALOGUE
+        image = load_portrait(locate(str(self.image)) if named else self.image)
         path = check_file(self.landmarks, kind="task") if self.landmarks else locate("face-landmarker")
         landmarker = Landmarker(path)
         state = prepare(image, landmarker, size=self.size, face=self.face, crop=self.crop, name=self._picture)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # An utterance-sized prompt of the default model fits many times over.
 CONTEXT_TOKENS = 2048
 
+# A question is some twenty tokens: more threads than this have nothing to share.
+MOST_PROMPT_THREADS = 4
+
 
 class Chat(ChatStage):
     """A chat model that answers token by token. The KV cache of the common beginning is kept between turns.
@@ -38,8 +41,9 @@ class Chat(ChatStage):
         temperature: 0 always takes the likeliest token.
         repeat_penalty: above 1 keeps small models out of loops.
         context_tokens: size of the context.
-        threads: of the model; half the cores if None. Its threads spin while they wait for each other, so on a
-            busy machine more of them make everything slower (`docs/configuration.md` has the figures).
+        threads: that write the answer; half the cores if None. They spin while they wait for each other, so on
+            a busy machine more of them make everything slower (`docs/configuration.md` has the figures).
+        prompt_threads: that read the prompt, in a short burst; all cores up to 4 if None.
 
     Raises:
         ConfigError: `xllamacpp` is not installed.
@@ -67,12 +71,14 @@ class Chat(ChatStage):
         repeat_penalty: float = 1.1,
         context_tokens: int = CONTEXT_TOKENS,
         threads: int | None = None,
+        prompt_threads: int | None = None,
     ) -> None:
         super().__init__(system=system, max_tokens=max_tokens, context_tokens=context_tokens)
         self.model = model
         self.temperature = temperature
         self.repeat_penalty = repeat_penalty
         self.threads = threads or max(1, usable_cores() // 2)
+        self.prompt_threads = prompt_threads or min(usable_cores(), MOST_PROMPT_THREADS)
         self._worker = Worker(f"linly-{self.name}")
         self._server: Server | None = None
 
@@ -112,7 +118,7 @@ class Chat(ChatStage):
         parameters.model.path = str(path)
         parameters.n_ctx = self.context_tokens
         parameters.cpuparams.n_threads = self.threads
-        parameters.cpuparams_batch.n_threads = self.threads
+        parameters.cpuparams_batch.n_threads = self.prompt_threads
         parameters.verbosity = -1
         # The library always listens on a loopback port as well. Nobody is to use it: a random key, no pages.
         parameters.api_keys = [secrets.token_urlsafe(32)]

@@ -35,6 +35,8 @@ SILENT = frozenset(' ;:,.!?—…"()“”')
 # first sound comes at once (the voice itself begins with a third of a second of silence).
 LEAD_S = 0.04
 PAUSE_S = 0.22
+CLAUSE_PAUSE_S = 0.08
+SENTENCE_ENDS = ".!?…。！？"
 # Below this a sample counts as silence: 40 dB under full scale, well under the softest fricative of the voice.
 SILENCE = 0.01
 
@@ -108,7 +110,9 @@ class Hibari(Synthesiser):
         at_s = 0.0
         for symbols in self._engine.phonemize(spoken):
             samples, frames = self._call(self._engine, self._engine.ids(symbols), turn.seed)
-            samples, phonemes = trimmed(samples, phoneme_times(self._known(symbols), frames), self.rate_hz)
+            pause_s = PAUSE_S if symbols.rstrip()[-1:] in SENTENCE_ENDS else CLAUSE_PAUSE_S
+            phonemes = phoneme_times(self._known(symbols), frames)
+            samples, phonemes = trimmed(samples, phonemes, self.rate_hz, pause_s)
             sounds.append(samples)
             timed += [
                 phoneme.replace(start_s=phoneme.start_s + at_s, end_s=phoneme.end_s + at_s)
@@ -175,13 +179,15 @@ def phoneme_times(symbols: str, frames: FloatArray) -> list[Phoneme]:
     return phonemes
 
 
-def trimmed(samples: FloatArray, phonemes: list[Phoneme], rate_hz: int) -> tuple[FloatArray, list[Phoneme]]:
-    """Cut the silence at both ends to a breath, and move the phonemes along."""
+def trimmed(
+    samples: FloatArray, phonemes: list[Phoneme], rate_hz: int, pause_s: float
+) -> tuple[FloatArray, list[Phoneme]]:
+    """Cut the silence at both ends, leave `pause_s` at the end, and move the phonemes along."""
     loud = np.flatnonzero(np.abs(samples) > SILENCE)
     if not len(loud):
         return samples[:0], []
     lead = max(0, int(loud[0]) - round(LEAD_S * rate_hz))
-    tail = min(len(samples), int(loud[-1]) + round(PAUSE_S * rate_hz))
+    tail = min(len(samples), int(loud[-1]) + round(pause_s * rate_hz))
     cut = samples[lead:tail]
     lead_s, length_s = lead / rate_hz, len(cut) / rate_hz
     moved = [
