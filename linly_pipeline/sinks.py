@@ -141,7 +141,9 @@ class FileSink(Sink):
     def _write(self, packet: Packet) -> None:
         if self._writer is None:
             self._writer = self._open(self._target, packet)
-        self._writer.write(frames_of(packet), samples_of(packet))
+        assert self._turn is not None
+        with self._turn.span(f"{self.name}.write", frames=len(frames_of(packet))):
+            self._writer.write(frames_of(packet), samples_of(packet))
 
     def _finish(self) -> Played:
         if self._writer is None:

@@ -58,6 +58,11 @@ def run_say(args: argparse.Namespace) -> int:
 
 def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace, *, say: bool) -> Turn:
     """Run one turn with a progress bar. The trace is saved however it ends."""
+    from linly_pipeline.media.output import check_writable
+
+    for path, suffixes in ((args.trace, (".json", ".gz")), (args.subtitles, (".srt", ".vtt"))):
+        if path is not None:
+            check_writable(path, suffixes)  # not after minutes of work
     return asyncio.run(_turn(pipeline, source, args, say=say))
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from linly_profiling import load
 
 from linly_pipeline import Audio
 from linly_pipeline.cli import main
@@ -84,6 +87,8 @@ def test_a_recording_without_speech_is_one_sentence_and_no_file(tmp_path: Path) 
         (["say", "Hi.", "--portrait", "nowhere.jpg"], "nowhere.jpg"),
         (["say", "Hi.", "-o", "no/such/folder/a.mp4"], "folder"),
         (["say", "Hi.", "-o", "a.avi"], ".mp4 or .wav"),
+        (["say", "Hi.", "--trace", "no/such/folder/t.json"], "folder"),
+        (["say", "Hi.", "--subtitles", "a.txt"], ".srt or .vtt"),
         (["say", "Hi.", "--config", "nowhere.toml"], "nowhere.toml"),
         (["report", "nowhere.json"], "nowhere.json"),
         (["models", "path", "no-such-model"], "no-such-model"),
@@ -102,6 +107,28 @@ def test_a_mistake_is_one_sentence_and_exit_code_1(
     assert "Traceback" not in error
     assert len(error.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_leaves_no_half_file_and_keeps_the_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "a.json"
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "linly_pipeline.cli", "say", "This is a sentence to be read aloud. " * 200,
+            "-o", tmp_path / "a.mp4", "--trace", trace, "--size", "256",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        while not list(tmp_path.glob(".linly-*")) and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert error.strip().splitlines()[-1] == "linly: interrupted; no unfinished file was left"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    [loaded] = load(trace)
+    assert loaded.outcome == "cancelled"
 
 
 def test_debug_shows_the_traceback() -> None:

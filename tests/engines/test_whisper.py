@@ -52,6 +52,13 @@ def test_nothing_is_invented_on_silence_noise_or_a_hum(whisper: Any, seconds: fl
     assert whisper(tone(seconds, 16_000, pitch_hz=120)) == []
 
 
+def test_words_at_the_border_of_two_windows_are_not_lost(whisper: Any, jfk: Audio) -> None:
+    """The speech four times in a row, 44 s: the 30 s window ends in the middle of the third."""
+    [heard] = whisper(jfk.replace(samples=np.tile(jfk.samples, 4)))
+    counts = [words(heard.text).split().count(word) for word in ("fellow", "americans", "country")]
+    assert counts == [4, 4, 8]
+
+
 def test_no_input_at_all_gives_nothing(whisper: Any) -> None:
     assert whisper() == []
 

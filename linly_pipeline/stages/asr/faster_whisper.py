@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # (Radford et al. 2022, section 4.5).
 LOOP_COMPRESSION_RATIO = 2.4
 
+# Whisper hears this much at once.
+WINDOW_S = 30.0
+
 # More than this gains nothing on an utterance with the small models, and slows down whatever else runs.
 MOST_THREADS = 4
 
@@ -110,7 +113,8 @@ class Whisper(Recogniser):
                 audio.samples,
                 beam_size=self.beam_size,
                 language=self.language or None,
-                without_timestamps=True,
+                # Faster, but then a window may end in the middle of a word: only where there is one window.
+                without_timestamps=audio.duration_s <= WINDOW_S,
                 condition_on_previous_text=False,
                 vad_filter=True,
             )
