@@ -10,6 +10,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/linly models pull
+	$(BIN)/linly models pull portrait-grace-hopper
 	$(BIN)/python -m pytest
 
 lint: $(INSTALLED)
