@@ -23,6 +23,8 @@ AnyStage = Stage[Any, Any]
 class Policy(Stage[Packet, Packet]):
     """Base: takes name, kind and types from the stage it wraps."""
 
+    kind = "policy"
+
     def __init__(self, stage: AnyStage) -> None:
         self.stage = stage
         self.name = stage.name

@@ -25,6 +25,8 @@ AnyStage = Stage[Any, Any]
 # the voice; pictures are megabytes, and running far ahead of the sink only delays a cancellation.
 CAPACITY: dict[type[Packet], int] = {Text: 512, Audio: 64, Speech: 4, Motion: 8, Video: 4}
 
+PIECE_CHARACTERS = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -101,11 +103,8 @@ class Runner:
 
     async def _feed(self, source: Packet | AsyncIterator[Packet], channel: Channel[Packet]) -> None:
         try:
-            if isinstance(source, Packet):
-                await channel.put(source)
-            else:
-                async for item in source:
-                    await channel.put(item)
+            async for item in _pieces(source):
+                await channel.put(item)
         except ReaderGone:
             return  # the first stage has heard enough
         finally:
@@ -250,6 +249,18 @@ class Runner:
             inbox.leave()
             span.set(media_s=_played_s(turn.played), **clock.attributes())
             span.end(error=error)
+
+
+async def _pieces(source: Packet | AsyncIterator[Packet]) -> AsyncIterator[Packet]:
+    """A stream as it is; a long text in pieces, so that no stage works on a whole book at once."""
+    if isinstance(source, Text):
+        for start in range(0, max(1, len(source.text)), PIECE_CHARACTERS):
+            yield source.replace(text=source.text[start : start + PIECE_CHARACTERS])
+    elif isinstance(source, Packet):
+        yield source
+    else:
+        async for item in source:
+            yield item
 
 
 def _media_end_s(item: Packet, default: float | None) -> float | None:

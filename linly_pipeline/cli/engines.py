@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_ORDER = ["asr", "llm", "tts", "motion", "face", "custom"]
+_ORDER = ["asr", "llm", "tts", "motion", "face", "custom", "policy"]
 
 
 def add_parser(subparsers: Subparsers) -> None:

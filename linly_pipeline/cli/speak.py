@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linly_pipeline.errors import ConfigError, MediaError
 from linly_pipeline.packets import Audio, Text
@@ -103,6 +103,9 @@ def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
     parser.add_argument("--subtitles", type=Path, metavar="SRT", help="save subtitles, .srt or .vtt")
     parser.add_argument("--config", type=Path, metavar="TOML", help="a pipeline of your own")
     parser.add_argument("--size", type=int, metavar="PIXELS", help="height of the picture (default: 512)")
+    parser.add_argument(
+        "--face", type=int, metavar="N", help="which face of the photo, the largest is 0 (default: 0)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="repeats a run exactly (default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no report")
 
@@ -115,13 +118,11 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
     from linly_pipeline.config import embedded
     from linly_pipeline.pipeline import Pipeline
 
+    given = {name: value for name in ("size", "face") if (value := getattr(args, name)) is not None}
     if args.config is None:
-        settings: dict[str, Any] = {} if args.size is None else {"size": args.size}
-        return embedded(args.portrait, **settings)
-    if args.portrait is not None or args.size is not None:
-        raise ConfigError(
-            "--portrait and --size are settings of the face stage: with --config, set them there"
-        )
+        return embedded(args.portrait, **given)
+    if args.portrait is not None or given:
+        raise ConfigError("with --config, set --portrait, --size and --face in the file, at its face stage")
     return Pipeline.from_config(args.config)
 
 

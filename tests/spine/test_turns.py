@@ -200,6 +200,24 @@ def test_a_long_history_is_halved_at_once_not_shifted_every_turn() -> None:
     run_virtual(main())
 
 
+def test_a_book_reaches_the_stages_in_pieces_and_nothing_of_it_is_lost() -> None:
+    book = "A sentence of the book. " * 1000
+    lengths = []
+
+    @stage
+    def measure(piece: Text) -> Text:
+        lengths.append(len(piece.text))
+        return piece
+
+    async def main() -> None:
+        async with Pipeline(measure, FakeVoice(second_per_character=0.001)).session() as session:
+            turn = await session.say(book)
+        assert "".join(each.text for each in turn.utterances) == book
+
+    run_virtual(main())
+    assert max(lengths) == 2000
+
+
 # Barge-in
 
 
