@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from linly_pipeline.errors import ConfigError, MediaError
 from linly_pipeline.packets import Audio, Text
+from linly_pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from linly_pipeline.pipeline import Pipeline
     from linly_pipeline.turn import Turn
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -111,12 +111,14 @@ def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
 
 
 def _run(args: argparse.Namespace, source: Audio | Text, *, say: bool) -> int:
-    return show_result(run_turn(_pipeline(args), source, args, say=say), args)
+    pipeline = _pipeline(args)
+    # One turn, so only what it runs through need be loaded.
+    needed = Pipeline(*pipeline.stages_for(type(source), say=say), limits=pipeline.limits)
+    return show_result(run_turn(needed, source, args, say=say), args)
 
 
 def _pipeline(args: argparse.Namespace) -> Pipeline:
     from linly_pipeline.config import embedded
-    from linly_pipeline.pipeline import Pipeline
 
     given = {name: value for name in ("size", "face") if (value := getattr(args, name)) is not None}
     if args.config is None:
