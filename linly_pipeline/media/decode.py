@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ def open_media(path: Path, what: str) -> Iterator[InputContainer]:
     import av
 
     try:
-        container = av.open(str(path), "r", options=OPEN_OPTIONS, metadata_errors="replace")
+        container = av.open(str(path), "r", options=OPEN_OPTIONS, **_tag_options(av.__version__))
     except av.FFmpegError:
         raise unreadable(path, what, true_cause(read_head(path), what)) from None
     with container:
@@ -144,3 +144,8 @@ def as_float(array: npt.NDArray[np.generic]) -> FloatArray:
     if kind in "iu" and (array.size == 0 or -1 <= int(array.min()) <= int(array.max()) <= 1):
         return array.astype(np.float32)
     raise MediaError(f"samples of type {array.dtype} have no known scale; give int16, int32, uint8 or float")
+
+
+def _tag_options(version: str) -> dict[str, Any]:
+    """PyAV before 19 fails on tags that are not UTF-8 unless it is told to replace what it cannot read."""
+    return {"metadata_errors": "replace"} if int(version.split(".")[0]) < 19 else {}
