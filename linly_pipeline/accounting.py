@@ -18,6 +18,7 @@ T = TypeVar("T")
 class StageClock:
     """Splits the time since `start()` into wait-in, busy and wait-out; they sum to the whole.
 
+    A stage may read and write from several tasks: time in which it waits for input at all is wait-in.
     `stalled` is called once if the stage is busy for `limit_s` without reading, writing or ending.
     """
 
@@ -29,6 +30,8 @@ class StageClock:
         self._stalled = stalled
         self._timer: asyncio.TimerHandle | None = None
         self._since_ns = 0
+        self._reading = self._writing = 0
+        self._running = False
         self.wait_in_ns = self.busy_ns = self.wait_out_ns = 0
         self.items_in = self.items_out = 0
         self.first_in_ns: int | None = None
@@ -37,25 +40,25 @@ class StageClock:
 
     def start(self) -> None:
         self._since_ns = self._clock_ns()
+        self._running = True
         self._arm()
 
     def stop(self) -> None:
-        self.busy_ns += self._lap()
-        self._disarm()
+        self._lap()
+        self._running = False
+        self._arm()
 
     async def read(self, channel: Channel[T]) -> AsyncIterator[T]:
         """The channel's items, with the time spent waiting for them counted as wait-in."""
         iterator = channel.__aiter__()
         while True:
-            self.busy_ns += self._lap()
-            self._disarm()
+            self._lap(reading=1)
             try:
                 item = await iterator.__anext__()
             except StopAsyncIteration:
                 return
             finally:
-                self.wait_in_ns += self._lap()
-                self._arm()
+                self._lap(reading=-1)
             self.items_in += 1
             if self.first_in_ns is None:
                 self.first_in_ns = self._since_ns
@@ -65,20 +68,18 @@ class StageClock:
 
     async def write(self, channel: Channel[T], item: T) -> None:
         """Put an item into the channel, with the time spent waiting for room counted as wait-out."""
-        self.busy_ns += self._lap()
+        self._lap(writing=1)
         if self.first_out_ns is None:
             self.first_out_ns = self._since_ns
-        self._disarm()
         try:
             await channel.put(item)
         finally:
-            self.wait_out_ns += self._lap()
-            self._arm()
+            self._lap(writing=-1)
         self.items_out += 1
 
     def delivered(self) -> None:
         """An item has reached its end without a channel behind it (the sink's)."""
-        self.busy_ns += self._lap()
+        self._lap()
         if self.first_out_ns is None:
             self.first_out_ns = self._since_ns
         self.items_out += 1
@@ -96,17 +97,26 @@ class StageClock:
             "first_out_ns": self.first_out_ns,
         }
 
-    def _lap(self) -> int:
+    def _lap(self, *, reading: int = 0, writing: int = 0) -> None:
+        """Charge the time since the last lap to what the stage did in it, then note what it does now."""
         now_ns = self._clock_ns()
-        passed_ns, self._since_ns = now_ns - self._since_ns, now_ns
-        return passed_ns
+        if self._running:
+            passed_ns = now_ns - self._since_ns
+            if self._reading:
+                self.wait_in_ns += passed_ns
+            elif self._writing:
+                self.wait_out_ns += passed_ns
+            else:
+                self.busy_ns += passed_ns
+        self._since_ns = now_ns
+        self._reading += reading
+        self._writing += writing
+        self._arm()
 
     def _arm(self) -> None:
-        if self._limit_s is not None:
-            self._disarm()
-            self._timer = asyncio.get_running_loop().call_later(self._limit_s, self._stalled)
-
-    def _disarm(self) -> None:
+        """Watch for a stall while the stage is busy, and only then."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._running and self._limit_s is not None and not self._reading and not self._writing:
+            self._timer = asyncio.get_running_loop().call_later(self._limit_s, self._stalled)

@@ -46,8 +46,12 @@ def run_turn(
 
     async def once() -> Turn:
         if pipeline not in _kept:
-            await pipeline.acquire()
             _kept.add(pipeline)
+            try:
+                await pipeline.acquire()
+            except BaseException:
+                _kept.discard(pipeline)
+                raise
         async with pipeline.session(sink) as session:
             turn = await session.start(source, say=say, seed=seed, on_progress=on_progress)
             try:

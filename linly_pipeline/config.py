@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import tomllib
 from collections.abc import Mapping
 from os import PathLike
@@ -94,13 +95,15 @@ def embedded(portrait: str | PathLike[str] | None = None, **portrait_settings: A
     return Pipeline(Whisper(), Chat(), Hibari(), Visemes(), Portrait(image, **portrait_settings))
 
 
-def _limits(table: Mapping[str, Any]) -> Limits:
+def _limits(table: object) -> Limits:
+    if not isinstance(table, dict):
+        raise ConfigError(f"limits is a table, [limits], not {table!r}")
     _refuse_unknown(table, [field.name for field in dataclasses.fields(Limits)], "limit")
     return Limits(**table)
 
 
 def _stage(entry: object, folder: Path) -> AnyStage:
-    if not isinstance(entry, dict) or "engine" not in entry:
+    if not isinstance(entry, dict) or not isinstance(entry.get("engine"), str):
         raise ConfigError(f'a stage needs an engine: {{ engine = "…" }}, not {entry!r}')
     name = entry["engine"]
     engine = engine_class(name)
@@ -123,7 +126,9 @@ def _value(value: Any, folder: Path) -> Any:
         return _stage(value, folder)
     if isinstance(value, list):
         return [_value(each, folder) for each in value]
-    if isinstance(value, str) and value and "\n" not in value and (folder / value).is_file():
+    if (
+        isinstance(value, str) and value and os.path.isfile(folder / value)
+    ):  # also for text too long for a name
         return folder / value
     return value
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from linly_pipeline.errors import StageTimeout
+
+T = TypeVar("T")
 
 
 class Crew:
@@ -23,11 +25,19 @@ class Crew:
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._tasks: dict[asyncio.Task[None], str] = {}
+        self._dismissed: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stuck: tuple[str, ...] = ()
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[asyncio.create_task(work, name=name)] = name
+
+    def dismiss(self, count: int) -> None:
+        """Cancel the first `count` tasks started: whoever needed them has gone. That is no failure."""
+        for task in list(self._tasks)[:count]:
+            if not task.done():
+                self._dismissed.add(task)
+                task.cancel()
 
     def fail(self, error: BaseException) -> None:
         """End the crew with an error from outside of its tasks. The first error counts."""
@@ -59,7 +69,8 @@ class Crew:
             if self._failure in done:
                 self._failure.result()
             for task in [task for task in self._tasks if task in done]:  # upstream first
-                task.result()
+                if not (task in self._dismissed and task.cancelled()):
+                    task.result()
             pending -= done
 
     async def _stop(self) -> None:
@@ -83,6 +94,24 @@ class Crew:
         return StageTimeout(self._stuck_sentence(), stage=self.stuck[0], request_id=request_id)
 
 
+async def bounded(work: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """The result of `work`; past the limit it is cancelled and left behind, even if it swallows that.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieve)
+    try:
+        done, _ = await asyncio.wait([task], timeout=limit_s)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not done:
+        raise TimeoutError
+    return task.result()
+
+
 async def _wait_uncancelled(
     tasks: set[asyncio.Task[None]], timeout_s: float
 ) -> tuple[set[asyncio.Task[None]], set[asyncio.Task[None]]]:
@@ -96,6 +125,6 @@ async def _wait_uncancelled(
     return waiting.result()
 
 
-def _retrieve(task: asyncio.Task[None]) -> None:
+def _retrieve(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()

@@ -50,7 +50,7 @@ class Deadline(Policy):
 
     Args:
         stage: the stage to watch.
-        first_item_s: from the first input to the first output.
+        first_item_s: to the first output, from the last input before it.
         progress_s: between later outputs.
     """
 
@@ -168,17 +168,17 @@ class Fallback(Policy):
 
     async def close(self) -> None:
         for each in self.stages:
-            if each not in self._failed:
-                await each.close()
+            await each.close()
 
     async def run(self, stream: AsyncIterator[Packet], turn: Turn) -> AsyncIterator[Packet]:
         source = Replay(self.units(stream))
         timeline = _Timeline()
         attempts: list[tuple[str, BaseException]] = []
         for number, engine in enumerate(self.stages):
+            if engine in self._failed:
+                self._note(turn, number, attempts, self._failed[engine])
+                continue
             try:
-                if engine in self._failed:
-                    raise self._failed[engine]
                 last = number == len(self.stages) - 1
                 guarded = engine if last else Deadline(engine, first_item_s=self.first_item_s)
                 async with contextlib.aclosing(_generator(guarded.run(source.read(), turn))) as items:
@@ -190,11 +190,16 @@ class Fallback(Policy):
                 timeline.hand_over()
                 if source.forgotten and not engine.itemwise:
                     raise
-                attempts.append((engine.name, error))
-                successor = "" if number == len(self.stages) - 1 else self.stages[number + 1].name
-                if successor:
-                    turn.takeovers.append(Takeover(self.name, engine.name, successor, _sentence(error)))
+                self._note(turn, number, attempts, error)
         raise self._unavailable(attempts)
+
+    def _note(
+        self, turn: Turn, number: int, attempts: list[tuple[str, BaseException]], error: Exception
+    ) -> None:
+        attempts.append((self.stages[number].name, error))
+        if number + 1 < len(self.stages):
+            successor = self.stages[number + 1].name
+            turn.takeovers.append(Takeover(self.name, self.stages[number].name, successor, _sentence(error)))
 
     def _unavailable(self, attempts: list[tuple[str, Any]]) -> StageUnavailable:
         reasons = "; ".join(f"{name}: {_sentence(error)}" for name, error in attempts)
@@ -234,11 +239,11 @@ class _Timeline:
     def __init__(self) -> None:
         self._rate_hz: int | None = None
         self._end = self._frames = 0
-        self._start = self._first_frame = 0
+        self._first_frame = 0
 
     def hand_over(self) -> None:
         """Another engine goes on from here."""
-        self._start, self._first_frame = self._end, self._frames
+        self._first_frame = self._frames
 
     def next(self, item: Packet) -> Packet:
         """The item at its place in the whole."""
@@ -252,7 +257,7 @@ class _Timeline:
     def _placed(self, audio: Audio) -> Audio:
         self._rate_hz = self._rate_hz or audio.rate_hz
         audio = audio.at_rate(self._rate_hz)
-        audio = audio.replace(start=audio.start + self._start)
+        audio = audio.replace(start=self._end)  # resampling rounds, and a stage leaves no gap
         self._end = audio.end
         return audio
 

@@ -12,12 +12,12 @@ from linly_profiling import Span, attach
 
 from linly_pipeline.accounting import StageClock
 from linly_pipeline.channel import Channel, ReaderGone
-from linly_pipeline.crew import Crew
-from linly_pipeline.errors import LinlyError, SinkError, StageError, StageTimeout
+from linly_pipeline.crew import Crew, bounded
+from linly_pipeline.errors import ConfigError, LinlyError, SinkError, StageError, StageTimeout
 from linly_pipeline.packets import Audio, Motion, Packet, Speech, Text, Video
 from linly_pipeline.sinks import Played, Sink
 from linly_pipeline.stage import Stage
-from linly_pipeline.turn import Turn
+from linly_pipeline.turn import Outcome, Turn
 
 AnyStage = Stage[Any, Any]
 
@@ -41,6 +41,14 @@ class Limits:
     stall_s: float | None = 60.0
     grace_s: float = 1.0
     clear_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("stall_s", "grace_s", "clear_s"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and value > 0) and not (
+                value is None and name == "stall_s"
+            ):
+                raise ConfigError(f"limit {name} is a number of seconds above 0, not {value!r}")
 
 
 class Runner:
@@ -66,7 +74,7 @@ class Runner:
             await self._run_crew(source)
         except asyncio.CancelledError:
             await self._end_unfinished("cancelled", None)
-        except LinlyError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, the sink must fall silent and the turn must end
             await self._end_unfinished("error", error)
         else:
             self._turn.end("ok")
@@ -82,17 +90,15 @@ class Runner:
         self._crew.start("sink", self._run_sink(inbox))
         await self._crew.wait()
 
-    async def _end_unfinished(self, outcome: Any, error: LinlyError | None) -> None:
-        """Silence the sink, then let go."""
+    async def _end_unfinished(self, outcome: Outcome, error: Exception | None) -> None:
+        """Silence the sink, then let go. The first error stays the turn's."""
         try:
-            async with asyncio.timeout(self._limits.clear_s):
-                self._turn.played = await self._sink.clear()
+            self._turn.played = await bounded(self._sink.clear(), self._limits.clear_s)
         except TimeoutError:
-            error = error or SinkError(
-                f"{self._sink!r} did not acknowledge clear() within {self._limits.clear_s:g} s"
-            )
-        except LinlyError as clear_error:
-            error = error or clear_error
+            limit_s = self._limits.clear_s
+            error = error or SinkError(f"{self._sink!r} did not acknowledge clear() within {limit_s:g} s")
+        except Exception as clear_error:  # noqa: BLE001  a sink is somebody else's code; it must not hide the cause
+            error = error or self._as_sink_error(clear_error)
         if error is None and self._crew.stuck:
             error = self._crew.stuck_error(self._turn.id)
         self._turn.end("error" if error else outcome, error)
@@ -106,9 +112,14 @@ class Runner:
             async for item in _pieces(source):
                 await channel.put(item)
         except ReaderGone:
-            return  # the first stage has heard enough
-        finally:
-            channel.close()
+            pass  # the first stage has heard enough
+        except BaseException as error:
+            failure = self._as_stage_error("source", error)
+            if failure is error:
+                raise
+            raise failure from error
+        # Not on failure: who reads must not take a broken stream for a whole one.
+        channel.close()
 
     async def _run_stage(
         self, order: int, stage: AnyStage, inbox: Channel[Packet], outbox: Channel[Packet]
@@ -138,19 +149,19 @@ class Runner:
                         media_s = _media_end_s(item, media_s)
                         await clock.write(outbox, item)
         except BaseException as error:  # noqa: BLE001  a stage is somebody else's code: named, and raised below
-            failure = self._as_stage_error(stage, error)
             self._close_span(span, stage, clock, media_s, error)
-            if failure is None:
-                return
-            raise failure from (error if failure is not error else error.__cause__)
+            inbox.leave()
+            if not isinstance(error, ReaderGone):
+                # The outbox stays open: who reads must not take a broken stream for a whole one.
+                failure = self._as_stage_error(stage.name, error)
+                raise failure from (error if failure is not error else error.__cause__)
         else:
             self._close_span(span, stage, clock, media_s, None)
+            inbox.leave()
             if stage.kind == "llm":
                 turn.observe_reply_end()
-        finally:
-            clock.stop()
-            inbox.leave()
-            outbox.close()
+        outbox.close()
+        self._crew.dismiss(order + 1)  # the source and the stages before have nobody left to work for
 
     async def _observed(
         self, stage: AnyStage, clock: StageClock, inbox: Channel[Packet]
@@ -159,12 +170,9 @@ class Runner:
             self._turn.observe_input(stage, item, self._recognised)
             yield item
 
-    def _as_stage_error(self, stage: AnyStage, error: BaseException) -> BaseException | None:
-        """What a stage's exception means for the turn; None where it only means that nobody listens."""
-        if isinstance(error, ReaderGone):
-            return None
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+    def _as_stage_error(self, name: str, error: BaseException) -> BaseException:
+        """What a stage's exception means for the turn."""
+        if _is_cancelled(error):
             return error
         if isinstance(error, StageError):
             error.request_id = error.request_id or self._turn.id
@@ -173,8 +181,8 @@ class Runner:
         if isinstance(error, Exception | asyncio.CancelledError):
             reason = str(error) or type(error).__name__
             return StageError(
-                f"stage {stage.name!r} failed: {reason}",
-                stage=stage.name,
+                f"stage {name!r} failed: {reason}",
+                stage=name,
                 request_id=self._turn.id,
                 elapsed_s=self._turn.elapsed_s,
             )
@@ -236,26 +244,39 @@ class Runner:
                         span.set(av_offset_ms=_av_offset_ms(item))
                     turn.observe_played(_media_end_s(item, 0.0) or 0.0)
                 turn.played = await sink.finish()
-        except Exception as cause:
-            error = cause
-            if isinstance(cause, LinlyError):
-                raise
-            raise SinkError(f"{sink!r} failed: {cause or type(cause).__name__}") from cause
         except BaseException as cause:
             error = cause
-            raise
+            if isinstance(cause, LinlyError) or _is_cancelled(cause):
+                raise
+            raise self._as_sink_error(cause) from cause
         finally:
             clock.stop()
             inbox.leave()
             span.set(media_s=_played_s(turn.played), **clock.attributes())
             span.end(error=error)
 
+    def _as_sink_error(self, cause: BaseException) -> SinkError:
+        error = SinkError(f"{self._sink!r} failed: {str(cause) or type(cause).__name__}")
+        error.__cause__ = cause
+        return error
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """The current task is being cancelled, as opposed to code that raises CancelledError by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
 
 async def _pieces(source: Packet | AsyncIterator[Packet]) -> AsyncIterator[Packet]:
     """A stream as it is; a long text in pieces, so that no stage works on a whole book at once."""
-    if isinstance(source, Text):
-        for start in range(0, max(1, len(source.text)), PIECE_CHARACTERS):
-            yield source.replace(text=source.text[start : start + PIECE_CHARACTERS])
+    if isinstance(source, Text) and not source.whole:
+        start = 0
+        while start < max(1, len(source.text)):
+            end = start + PIECE_CHARACTERS
+            if end < len(source.text):  # between two words, if there are any
+                end = source.text.rfind(" ", start + 1, end) + 1 or end
+            yield source.replace(text=source.text[start:end])
+            start = end
     elif isinstance(source, Packet):
         yield source
     else:

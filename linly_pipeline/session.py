@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 import time
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from linly_pipeline.crew import bounded
 from linly_pipeline.errors import ConfigError
 from linly_pipeline.packets import Packet, Text
 from linly_pipeline.runner import Runner
@@ -45,7 +47,11 @@ class Session:
     async def __aenter__(self) -> Self:
         self._pipeline.check_sink(self._sink)
         await self._sink.prepare()
-        await self._pipeline.acquire()
+        try:
+            await self._pipeline.acquire()
+        except BaseException:
+            await self._close_sink()
+            raise
         self._open = True
         return self
 
@@ -99,11 +105,13 @@ class Session:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Turn:
         """Begin a turn and return at once. A turn that still runs is superseded: cancelled, its sink cleared."""
-        if not self._open:
-            raise ConfigError("the session is not open: use 'async with pipeline.session(...) as session'")
+        self._require_open()
+        if seed < 0:
+            raise ConfigError(f"a seed is a number from 0, not {seed}")
         source = await as_packets(question, speak=say)
         stages = self._pipeline.stages_for(packet_type(source, speak=say), say=say)
         async with self._lock:
+            self._require_open()  # it may have been closed meanwhile
             if self._turn is not None:
                 await self._turn.cancel()
             turn = self._new_turn(request_id, seed, on_progress)
@@ -121,20 +129,24 @@ class Session:
             return
         self._open = False
         try:
-            if self._turn is not None:
-                await (self._turn.ended() if drain else self._turn.cancel())
+            async with self._lock:
+                if self._turn is not None:
+                    await (self._turn.ended() if drain else self._turn.cancel())
         finally:
             if self._turn is not None:
                 await self._turn.cancel()
-            await self._close_sink()
-            await self._pipeline.release()
+            try:
+                await self._close_sink()
+            finally:
+                await self._pipeline.release()
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise ConfigError("the session is not open: use 'async with pipeline.session(...) as session'")
 
     async def _close_sink(self) -> None:
-        try:
-            async with asyncio.timeout(self._limits.clear_s):
-                await self._sink.close()
-        except TimeoutError:
-            return  # it was asked; a sink that hangs must not hang the program
+        with contextlib.suppress(TimeoutError):  # it was asked; a sink that hangs must not hang the program
+            await bounded(self._sink.close(), self._limits.clear_s)
 
     async def _run(self, runner: Runner, turn: Turn, source: Packet | AsyncIterator[Packet]) -> None:
         await runner.run(source)

@@ -112,6 +112,7 @@ class FileSink(Sink):
         self._writer: Writer | None = None
         self._turn: Turn | None = None
         self._turns = 0
+        self._finished = Played(0.0)
         self._target = self._path
 
     async def prepare(self) -> None:
@@ -120,8 +121,10 @@ class FileSink(Sink):
         check_writable(self._path, self.suffixes)
 
     async def begin(self, turn: Turn) -> None:
+        await self._worker.ensure(self._abort)  # a turn that was left behind may still hold its writer
         self._turns += 1
         self._turn = turn
+        self._finished = Played(0.0)
         self._target = self._path if self._turns == 1 else _numbered(self._path, self._turns)
 
     async def write(self, packet: Packet) -> None:
@@ -131,11 +134,11 @@ class FileSink(Sink):
         return await self._worker.call(self._turn, self._finish)
 
     async def clear(self) -> Played:
-        await self._worker.call(self._turn, self._abort)
-        return Played(0.0)
+        await self._worker.ensure(self._abort)
+        return self._finished
 
     async def close(self) -> None:
-        await self._worker.call(None, self._abort)
+        await self._worker.ensure(self._abort)
         await self._worker.close()
 
     def _write(self, packet: Packet) -> None:
@@ -146,11 +149,11 @@ class FileSink(Sink):
             self._writer.write(frames_of(packet), samples_of(packet))
 
     def _finish(self) -> Played:
-        if self._writer is None:
-            return Played(0.0)  # nothing came: no file
         writer, self._writer = self._writer, None
-        report = writer.close()
-        return Played(report.duration_s, report.frames, self._target)
+        if writer is not None:  # else nothing came: no file
+            report = writer.close()
+            self._finished = Played(report.duration_s, report.frames, self._target)
+        return self._finished
 
     def _abort(self) -> None:
         writer, self._writer = self._writer, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator
 from os import PathLike
 from pathlib import Path
@@ -35,7 +36,7 @@ TEXT_SUFFIXES = frozenset({".txt", ".md"})
 async def as_packets(source: Source, *, speak: bool = False) -> Packet | AsyncIterator[Packet]:
     """Read a path into `Audio` or `Text`, take a string as `Text`, leave packets as they are.
 
-    A string counts as a path if it ends like a sound file; with `speak`, also if it is an existing .txt or .md.
+    A string counts as a path if it ends like a sound file; with `speak`, if it is an existing .txt or .md.
 
     Raises:
         MediaError: the file cannot be read.
@@ -78,4 +79,6 @@ def _is_path(source: str | PathLike[str], speak: bool) -> bool:
     if "\n" in source or len(source) > 1024:
         return False
     suffix = Path(source).suffix.lower()
-    return suffix in AUDIO_SUFFIXES or (speak and suffix in TEXT_SUFFIXES and Path(source).is_file())
+    if speak:  # a text to say may well end in "song.mp3"
+        return suffix in TEXT_SUFFIXES and os.path.isfile(source)
+    return suffix in AUDIO_SUFFIXES

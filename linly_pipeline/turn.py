@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from linly_pipeline.sinks import Played
     from linly_pipeline.stage import Stage
+
+log = logging.getLogger(__name__)
 
 Outcome = Literal["running", "ok", "cancelled", "error"]
 
@@ -162,7 +165,7 @@ class Turn:
         """The part of the reply that the sink really played, cut at a word."""
         played_s = self.played.media_s if self.played else 0.0
         if self.outcome == "ok":
-            return self.reply
+            return self.reply or "".join(utterance.text for utterance in self.utterances)
         return "".join(_heard_part(utterance, played_s) for utterance in self.utterances).strip()
 
     # For the runner
@@ -200,9 +203,9 @@ class Turn:
         self.outcome = outcome
         self.error = error
         self.trace.close(outcome)
+        self._ended.set()
         if outcome == "ok":
             self._emit(Progress("done", self.played.media_s if self.played else 0.0, 1.0))
-        self._ended.set()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         """Nobody may wait for ever: not if the task was cancelled before its first step, not after a bug."""
@@ -226,8 +229,13 @@ class Turn:
 
     def _emit(self, progress: Progress) -> None:
         self._progress = progress
-        if self._on_progress is not None:
+        if self._on_progress is None:
+            return
+        try:
             self._on_progress(progress)
+        except Exception:  # the caller's code: it must not break or be blamed on a stage
+            log.exception("on_progress raised; it is not called again in turn %s", self.id)
+            self._on_progress = None
 
 
 def _heard_part(utterance: Utterance, played_s: float) -> str:
@@ -239,6 +247,6 @@ def _heard_part(utterance: Utterance, played_s: float) -> str:
         return ""
     cut = int(len(utterance.text) * share)
     head = utterance.text[:cut]
-    if cut < len(utterance.text) and " " in head:
-        return head[: head.rindex(" ")]
-    return head
+    if " " not in utterance.text:
+        return head
+    return head[: max(head.rfind(" "), 0)]

@@ -35,6 +35,7 @@ class _Job(Generic[T]):
     context: contextvars.Context
     waiting: Span | None = None
     abandoned: threading.Event = field(default_factory=threading.Event)
+    needed: bool = False
     last: bool = False
 
 
@@ -77,6 +78,11 @@ class Worker:
             job.abandoned.set()
             raise
 
+    async def ensure(self, function: Callable[[], T]) -> T:
+        """Like `call`, for work that must be done even if nobody waits for it any more, such as cleaning up."""
+        job = self._submit(None, function, needed=True)
+        return await asyncio.shield(job.result)
+
     async def stream(
         self, turn: Turn, produce: Callable[[Callable[[T], bool]], None], *, ahead: int = 64
     ) -> AsyncIterator[T]:
@@ -91,10 +97,12 @@ class Worker:
         gone = threading.Event()
 
         def emit(item: T) -> bool:
-            room.acquire()
             if not gone.is_set():
-                _in_loop(loop, items.put_nowait, item)
-            return not gone.is_set()
+                room.acquire()
+            if gone.is_set():
+                return False
+            _in_loop(loop, items.put_nowait, item)
+            return True
 
         job = self._submit(turn, lambda: produce(emit))
         job.result.add_done_callback(lambda _: items.close())
@@ -131,9 +139,10 @@ class Worker:
         done, _ = await asyncio.wait([stop.result], timeout=deadline_s)
         return bool(done)
 
-    def _submit(self, turn: Turn | None, run: Callable[[], T]) -> _Job[T]:
+    def _submit(self, turn: Turn | None, run: Callable[[], T], *, needed: bool = False) -> _Job[T]:
         loop = asyncio.get_running_loop()
-        job = _Job(turn.id if turn else "", run, loop, loop.create_future(), contextvars.copy_context())
+        context = contextvars.copy_context()
+        job = _Job(turn.id if turn else "", run, loop, loop.create_future(), context, needed=needed)
         job.result.add_done_callback(_retrieve)
         with self._lock:
             self._waiting += 1
@@ -143,10 +152,9 @@ class Worker:
                 )
             self._jobs.put(job)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, args=(self._jobs,), name=self.name, daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._work, args=(self._jobs,), name=self.name, daemon=True)
+                thread.start()
+                self._thread = thread
         return job
 
     def _busy_with(self) -> str:
@@ -163,7 +171,8 @@ class Worker:
                 self._running = job
             if job.waiting is not None:
                 job.waiting.end("cancelled" if job.abandoned.is_set() else "ok")
-            deliver = _nothing if job.abandoned.is_set() else self._run(job)
+            skipped = job.abandoned.is_set() and not job.needed
+            deliver = _nothing if skipped else self._run(job)
             with self._lock:
                 self._running = None
             deliver()

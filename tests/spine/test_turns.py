@@ -215,7 +215,7 @@ def test_a_book_reaches_the_stages_in_pieces_and_nothing_of_it_is_lost() -> None
         assert "".join(each.text for each in turn.utterances) == book
 
     run_virtual(main())
-    assert max(lengths) == 2000
+    assert 1500 < max(lengths) <= 2000
 
 
 # Barge-in
