@@ -154,24 +154,27 @@ def test_roles_always_alternate_and_end_with_the_question(history: list[Message]
     assert messages[-1]["content"].endswith("now?")
 
 
-@given(st.lists(st.sampled_from([" a", " b.", " c!", "."]), max_size=30), st.integers(1, 40))
-def test_tokens_pass_unchanged_until_the_limit_cuts_a_sentence(tokens: list[str], max_tokens: int) -> None:
-    tokens = tokens[:max_tokens]
-
+@given(st.lists(st.sampled_from([" a", " b.", " c!", "."]), max_size=30), st.integers(1, 40), st.booleans())
+def test_tokens_pass_unchanged_unless_the_limit_cut_a_sentence(
+    tokens: list[str], max_tokens: int, cut: bool
+) -> None:
     async def main() -> str:
-        async def stream() -> AsyncIterator[str]:
+        async def stream() -> AsyncIterator[str | None]:
             for token in tokens:
                 yield token
+            if cut:
+                yield None
 
         return "".join([piece async for piece in whole_sentences(stream(), max_tokens)])
 
-    got = run_virtual(main())
-    whole = "".join(tokens)
-    if len(tokens) < max_tokens:
+    got, whole = run_virtual(main()), "".join(tokens)
+    if not cut:
         assert got == whole
-    else:
-        assert whole.startswith(got)
-        assert len(tokens) < 2 or len(got) >= len("".join(tokens[: max_tokens // 2]))
+        return
+    assert whole.startswith(got)
+    assert "." not in whole[len(got) :]
+    assert "!" not in whole[len(got) :]
+    assert len(got) >= len("".join(tokens[: max_tokens // 2]))
 
 
 async def _texts(*texts: str) -> AsyncIterator[Text]:

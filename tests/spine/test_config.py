@@ -79,6 +79,9 @@ def test_limits_come_from_the_file(tmp_path: Path) -> None:
         ("[[stage]]\nspeed = 3", "needs an engine"),
         ("[[stage]]\nengine = 'hibari'\nspeed = 9", "speed is 0.5 to 2"),
         ("[[stage]\n", "not valid TOML"),
+        ("limits = 3\n[[stage]]\nengine = 'whisper'", "limits is a table"),
+        ("[limits]\nstall_s = '30'\n[[stage]]\nengine = 'whisper'", "stall_s is a number"),
+        ("[[stage]]\nengine = 3", "needs an engine"),
         ("[[stage]]\nengine = 'llama.cpp'\n[[stage]]\nengine = 'visemes'", "'visemes' takes Speech"),
     ],
 )

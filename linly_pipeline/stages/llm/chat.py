@@ -31,7 +31,7 @@ class ChatMessage(TypedDict):
 class ChatStage(Stage[Text, Text]):
     """Base of the language models: the whole question in, tokens out. Subclasses write `tokens`.
 
-    An answer that reaches `max_tokens` ends with its last whole sentence.
+    An answer that reaches `max_tokens` ends with a whole sentence, unless that one is longer than half of them.
     """
 
     kind: ClassVar[str] = "llm"
@@ -41,8 +41,8 @@ class ChatStage(Stage[Text, Text]):
         self.max_tokens = max_tokens
         self.context_tokens = context_tokens
 
-    def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str]:
-        """The answer's tokens; at most `max_tokens`."""
+    def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str | None]:
+        """The answer's tokens; None at the end if `max_tokens` cut it off."""
         raise NotImplementedError
 
     async def run(self, stream: AsyncIterator[Text], turn: Turn) -> AsyncIterator[Text]:
@@ -78,20 +78,23 @@ def conversation(
     return messages
 
 
-async def whole_sentences(tokens: AsyncIterator[str], max_tokens: int) -> AsyncIterator[str]:
-    """The tokens as they come; near the limit a sentence at a time, so that none is cut in the middle.
+async def whole_sentences(tokens: AsyncIterator[str | None], max_tokens: int) -> AsyncIterator[str]:
+    """The tokens as they come; in the second half of those allowed a sentence at a time.
 
-    Only the second half of the allowed tokens is held back, so a short answer streams freely.
+    So an answer that is cut off, which a None at its end tells, loses the sentence that was cut, if it began in
+    the second half. A short answer streams freely.
     """
     held: list[str] = []
     count = 0
     async for token in tokens:
+        if token is None:
+            return
         count += 1
         held.append(token)
         if count <= max_tokens // 2 or SENTENCE_END.search("".join(held[-2:])):
             yield "".join(held)
             held.clear()
-    if held and count < max_tokens:
+    if held:
         yield "".join(held)
 
 

@@ -92,8 +92,8 @@ class Chat(ChatStage):
         await self._worker.call(None, holder.clear)  # its destructor waits for its main loop
         await self._worker.close()
 
-    async def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str]:
-        def produce(emit: Callable[[str], bool]) -> None:
+    async def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str | None]:
+        def produce(emit: Callable[[str | None], bool]) -> None:
             with turn.span("llm.generate", messages=roles(messages)) as span:
                 self._generate(messages, turn.seed, emit, span)
 
@@ -142,7 +142,7 @@ class Chat(ChatStage):
         )
 
     def _generate(
-        self, messages: list[ChatMessage], seed: int, emit: Callable[[str], bool], span: Span
+        self, messages: list[ChatMessage], seed: int, emit: Callable[[str | None], bool], span: Span
     ) -> None:
         assert self._server is not None, "load() comes before run()"
         failures: list[str] = []
@@ -158,7 +158,12 @@ class Chat(ChatStage):
                     cached_tokens=timings["cache_n"],
                     tokens=timings["predicted_n"],
                 )
-            piece = chunk["choices"][0]["delta"].get("content") if chunk["choices"] else None
+            if not chunk["choices"]:
+                return False
+            choice = chunk["choices"][0]
+            if choice["finish_reason"] == "length":
+                return not emit(None)
+            piece = choice["delta"].get("content")
             if not piece:
                 return False
             span.mark("token")
