@@ -16,9 +16,10 @@ from linly_pipeline.models import locate
 
 TURNS = 200
 CANCELLED = 50
-WARM = 40
-# An allocator keeps some of what it was given: this much over 160 turns is no leak of turns, which are megabytes.
-SLACK_BYTES = 40_000_000
+# The history fills the prompt to its bound in the first turns, and memory with it; from turn 100 on it is flat
+# (measured over 400 turns).
+WARM = 100
+SLACK_BYTES = 20_000_000
 
 
 def test_two_hundred_turns_with_fifty_cancelled_leave_nothing_behind(tmp_path: Path) -> None:
