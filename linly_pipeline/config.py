@@ -34,7 +34,7 @@ import tomllib
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from linly_pipeline.errors import ConfigError
 from linly_pipeline.pipeline import Pipeline
@@ -43,6 +43,14 @@ from linly_pipeline.runner import Limits
 from linly_pipeline.stage import Stage
 
 AnyStage = Stage[Any, Any]
+
+# What a setting of these types may be in TOML, and what to call it.
+PLAIN_TYPES: dict[Any, tuple[Any, str]] = {
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    str: (str, "a text"),
+    bool: (bool, "true or false"),
+}
 
 
 def load_pipeline(path: str | PathLike[str]) -> Pipeline:
@@ -110,6 +118,7 @@ def _stage(entry: object, folder: Path) -> AnyStage:
     settings = {key: _value(value, folder) for key, value in entry.items() if key not in ("engine", "name")}
     parameters = inspect.signature(engine).parameters
     _refuse_unknown(settings, list(parameters), f"setting of {name!r}")
+    _check_settings(name, settings, parameters, engine)
     positional = [settings.pop(key) for key in list(settings) if _is_variadic(parameters[key])]
     try:
         stage = engine(*(each for group in positional for each in group), **settings)
@@ -118,6 +127,23 @@ def _stage(entry: object, folder: Path) -> AnyStage:
     if "name" in entry:
         stage.name = str(entry["name"])
     return stage
+
+
+def _check_settings(
+    name: str,
+    settings: Mapping[str, Any],
+    parameters: Mapping[str, inspect.Parameter],
+    engine: type[AnyStage],
+) -> None:
+    """Refuse what is missing, or is no number or text where the engine wants one."""
+    for key, parameter in parameters.items():
+        if key not in settings and parameter.default is parameter.empty and not _is_variadic(parameter):
+            raise ConfigError(f"{name!r} needs the setting {key!r}")
+    hints = get_type_hints(engine.__init__)
+    for key, value in settings.items():
+        wanted = PLAIN_TYPES.get(hints.get(key))
+        if wanted is not None and not isinstance(value, wanted[0]):
+            raise ConfigError(f"setting {key!r} of {name!r} must be {wanted[1]}, not {value!r}")
 
 
 def _value(value: Any, folder: Path) -> Any:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from linly_pipeline.errors import LinlyError
@@ -30,7 +32,12 @@ _EPILOG = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and give its exit code."""
     args = _parser().parse_args(arguments)
-    logging.basicConfig(format="linly: note: %(message)s", level=logging.WARNING)
+    quiet = getattr(args, "quiet", False)
+    logging.basicConfig(format="linly: note: %(message)s", level=logging.ERROR if quiet else logging.WARNING)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # a service manager's stop cleans up as well
     try:
         code: int = args.run(args)
     except LinlyError as error:

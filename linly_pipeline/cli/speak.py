@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,26 +36,38 @@ def add_parser(subparsers: Subparsers) -> None:
     say = subparsers.add_parser(
         "say",
         help="read a text aloud with a talking portrait",
-        description="Read a text, or the .txt or .md file at a path, aloud. No language model is involved.",
+        description="Read a text, or the text file at a path, aloud. No language model is involved.",
         epilog="example: linly say script.md --portrait me.jpg -o lecture.mp4 --subtitles lecture.srt",
     )
-    say.add_argument("text", metavar="TEXT", help="what to say, or a .txt or .md file")
+    say.add_argument("text", metavar="TEXT", help="what to say, a text file, or - for standard input")
     _add_common(say, "speech.mp4")
     say.set_defaults(run=run_say)
 
 
 def run_ask(args: argparse.Namespace) -> int:
-    source = Text(args.text) if args.text is not None else Audio.read(args.question)
-    return _run(args, source, say=False)
+    if args.text is None:
+        return _run(args, Audio.read(args.question), say=False)
+    if not args.text.strip():
+        raise MediaError("the question is empty")
+    return _run(args, Text(args.text), say=False)
 
 
 def run_say(args: argparse.Namespace) -> int:
-    from linly_pipeline.source import TEXT_SUFFIXES, read
+    text = _text_to_say(args.text)
+    if not text.strip():
+        raise MediaError("there is nothing to say: the text is empty")
+    return _run(args, Text(text), say=True)
 
-    path = Path(args.text)
-    is_file = "\n" not in args.text and path.suffix.lower() in TEXT_SUFFIXES
-    source = read(path) if is_file else Text(args.text)
-    return _run(args, source, say=True)
+
+def _text_to_say(given: str) -> str:
+    """The text itself; the content of a file; or, for "-", what comes from standard input."""
+    from linly_pipeline.media.text import read_text
+    from linly_pipeline.source import TEXT_SUFFIXES
+
+    if given == "-":
+        return sys.stdin.read()
+    named_like_a_file = "\n" not in given and Path(given).suffix.lower() in TEXT_SUFFIXES
+    return read_text(Path(given)) if named_like_a_file or os.path.isfile(given) else given
 
 
 def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace, *, say: bool) -> Turn:
@@ -68,14 +82,14 @@ def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace,
 
 def show_result(turn: Turn, args: argparse.Namespace) -> int:
     """Say what was understood, answered and written, and where the time went."""
+    if turn.played is None or turn.played.path is None:
+        raise MediaError(_why_nothing(turn, args))
     if not args.quiet:
         if turn.question:
             print(f"question: {turn.question.strip()}")
         if turn.reply and turn.question:
             print(f"answer:   {turn.reply.strip()}")
         print(f"\n{turn.report()}\n")
-    if turn.played is None or turn.played.path is None:
-        raise MediaError(_why_nothing(turn, args))
     if args.subtitles:
         from linly_pipeline.text import cues, write_subtitles
 
@@ -88,7 +102,11 @@ def show_result(turn: Turn, args: argparse.Namespace) -> int:
 
 
 def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
-    parser.add_argument("--portrait", type=Path, metavar="PHOTO", help="default: the demo's astronaut")
+    parser.add_argument(
+        "--portrait",
+        metavar="PHOTO",
+        help="a photo, or a portrait of 'linly models list' (default: portrait-astronaut)",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -107,13 +125,16 @@ def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
         "--face", type=int, metavar="N", help="which face of the photo, the largest is 0 (default: 0)"
     )
     parser.add_argument("--seed", type=int, default=0, help="repeats a run exactly (default: %(default)s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress, no report")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no report, no notes")
 
 
 def _run(args: argparse.Namespace, source: Audio | Text, *, say: bool) -> int:
     pipeline = _pipeline(args)
-    # One turn, so only what it runs through need be loaded.
-    needed = Pipeline(*pipeline.stages_for(type(source), say=say), limits=pipeline.limits)
+    # One turn, so only what it runs through need be loaded; and sound alone needs no face.
+    stages = pipeline.stages_for(type(source), say=say)
+    if args.output.suffix.lower() == ".wav":
+        stages = tuple(stage for stage in stages if stage.kind not in ("motion", "face"))
+    needed = Pipeline(*stages, limits=pipeline.limits)
     return show_result(run_turn(needed, source, args, say=say), args)
 
 
@@ -148,4 +169,4 @@ def _why_nothing(turn: Turn, args: argparse.Namespace) -> str:
         return f"no speech was found in '{args.question}', so nothing was written"
     if not turn.reply.strip():
         return "the language model gave no answer, so nothing was written"
-    return "there was nothing speakable in the text, so nothing was written"
+    return "there was nothing that this voice can speak in the text, so nothing was written"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 # Playlists name other files; none of them may reach out to the network.
+LEAST_RATE_HZ, MOST_RATE_HZ = 4_000, 768_000  # of real recordings, with room on both sides
+
 OPEN_OPTIONS = {"protocol_whitelist": "file"}
 # Containers whose header says how long the sound is. MP3 and Ogg only estimate it, WAV has `wav_fault`.
 KNOWS_LENGTH = {"flac", "aiff", "au", "matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2"}
@@ -97,6 +99,11 @@ def _frames(container: InputContainer, stream: AudioStream, path: Path) -> Itera
     first: tuple[int, int] | None = None
     for frame in container.decode(stream):
         layout = (frame.sample_rate, frame.layout.nb_channels)
+        if not LEAST_RATE_HZ <= frame.sample_rate <= MOST_RATE_HZ:
+            cause = (
+                f"its header says {frame.sample_rate} Hz, which no sound is recorded at; correct the header"
+            )
+            raise unreadable(path, "sound", cause)
         first = first or layout
         if layout != first:
             cause = f"its rate or channels change midway: {first} to {layout}; convert it to WAV"

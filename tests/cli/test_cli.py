@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -92,7 +93,9 @@ def test_a_recording_without_speech_is_one_sentence_and_no_file(tmp_path: Path) 
         (["say", "Hi.", "--config", "nowhere.toml"], "nowhere.toml"),
         (["report", "nowhere.json"], "nowhere.json"),
         (["models", "path", "no-such-model"], "no-such-model"),
-        (["say", "😀"], "nothing speakable"),
+        (["say", "😀"], "nothing that this voice can speak"),
+        (["say", " "], "the text is empty"),
+        (["ask", "--text", ""], "the question is empty"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_1(
@@ -129,6 +132,41 @@ def test_ctrl_c_leaves_no_half_file_and_keeps_the_trace(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
     [loaded] = load(trace)
     assert loaded.outcome == "cancelled"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_service_managers_stop_leaves_no_half_file_either(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "linly_pipeline.cli", "say", "A sentence to be read aloud. " * 200]
+    with subprocess.Popen(
+        [*command, "-o", tmp_path / "a.mp4", "--size", "256"], stderr=subprocess.PIPE
+    ) as process:
+        while not list(tmp_path.glob(".linly-*")) and process.poll() is None:
+            time.sleep(0.02)
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_say_reads_any_text_file_and_standard_input_and_draws_no_face_for_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.rst").write_text("Good morning.", encoding="utf-8")
+    assert main(["say", str(tmp_path / "notes.rst"), "-o", str(tmp_path / "a.wav")]) == 0
+    out = capsys.readouterr().out
+    assert "hibari" in out
+    assert "portrait" not in out
+    monkeypatch.setattr("sys.stdin", io.StringIO("Good evening."))
+    assert main(["say", "-", "-o", str(tmp_path / "b.wav"), "--quiet"]) == 0
+    assert Audio.read(tmp_path / "b.wav").duration_s > 0.5
+    (tmp_path / "picture.dat").write_bytes(b"\xff\xfe\x00\x80")
+    assert main(["say", str(tmp_path / "picture.dat"), "-o", str(tmp_path / "c.wav")]) == 1
+    assert "not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_portrait_of_the_store_is_named_on_the_command_line(tmp_path: Path) -> None:
+    arguments = ["say", "Hi.", "--portrait", "portrait-grace-hopper", "--size", "128", "--quiet"]
+    assert main([*arguments, "-o", str(tmp_path / "a.mp4")]) == 0
 
 
 def test_debug_shows_the_traceback() -> None:

@@ -103,6 +103,12 @@ def test_what_cannot_be_spoken_is_skipped(hibari: Any, text: str) -> None:
     assert hibari(Text(text)) == []
 
 
+def test_what_an_english_voice_leaves_out_is_told_once(hibari: Any, caplog: pytest.LogCaptureFixture) -> None:
+    speeches = hibari(Text("I like 苹果 very much. My 苹果 is red, Zoë."))
+    assert len(speeches) == 2
+    assert caplog.messages == ["voice 'hibari' cannot say 果 苹: left out"]
+
+
 def test_speed_shortens_speech() -> None:
     async def length_s(speed: float) -> float:
         voice = Hibari(speed=speed)

@@ -60,6 +60,7 @@ def test_of_two_faces_the_largest_is_taken_or_the_one_chosen(
     both = beside(astronaut, hopper)
     first, second = (prepare(both, landmarker, face=face) for face in (0, 1))
     assert first.smile < 0.3 < 0.6 < second.smile
+    assert "2 faces were found, face=0 is used; there are face=0: " in first.warnings[0]
 
 
 def test_a_face_that_is_not_there_is_refused_with_a_list_of_those_that_are(

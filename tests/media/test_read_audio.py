@@ -231,3 +231,12 @@ def test_streaming_ten_minutes_takes_the_memory_of_a_second(tmp_path: Path) -> N
 def test_streaming_a_missing_file_fails_before_the_first_piece_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match="no such file"):
         stream_audio(tmp_path / "nowhere.wav")
+
+
+@pytest.mark.parametrize("rate_hz", [1, 100, 3_999])
+def test_a_rate_that_no_sound_is_recorded_at_is_refused_with_the_headers_value(
+    tmp_path: Path, rate_hz: int
+) -> None:
+    path = save(tmp_path / "a.wav", tone(16_000), rate_hz)
+    with pytest.raises(MediaError, match=rf"a\.wav.*header says {rate_hz} Hz"):
+        read_audio(path)

@@ -82,6 +82,8 @@ def test_limits_come_from_the_file(tmp_path: Path) -> None:
         ("limits = 3\n[[stage]]\nengine = 'whisper'", "limits is a table"),
         ("[limits]\nstall_s = '30'\n[[stage]]\nengine = 'whisper'", "stall_s is a number"),
         ("[[stage]]\nengine = 3", "needs an engine"),
+        ("[[stage]]\nengine = 'hibari'\nspeed = 'fast'", "'speed' of 'hibari' must be a number, not 'fast'"),
+        ("[[stage]]\nengine = 'portrait'", "'portrait' needs the setting 'image'"),
         ("[[stage]]\nengine = 'llama.cpp'\n[[stage]]\nengine = 'visemes'", "'visemes' takes Speech"),
     ],
 )

@@ -87,8 +87,10 @@ class Portrait(Stage[Motion, Video]):
     async def load(self) -> None:
         if self._warp is None:
             self._warp, self.warnings = await self._worker.call(None, self._load)
+            # A portrait of the store has been looked at already.
+            level = logging.DEBUG if self._named else logging.WARNING
             for warning in self.warnings:
-                log.warning("%s: %s", self._picture, warning)
+                log.log(level, "%s: %s", self._picture, warning)
 
     async def close(self) -> None:
         self._warp = None
@@ -101,11 +103,10 @@ class Portrait(Stage[Motion, Video]):
 
     def _load(self) -> tuple[Warp, tuple[str, ...]]:
         from linly_pipeline.media.image import load_portrait
-        from linly_pipeline.models import CATALOGUE, check_file, locate
+        from linly_pipeline.models import check_file, locate
 
         require_face_packages()
-        named = isinstance(self.image, str) and self.image in CATALOGUE
-        image = load_portrait(locate(str(self.image)) if named else self.image)
+        image = load_portrait(locate(str(self.image)) if self._named else self.image)
         path = check_file(self.landmarks, kind="task") if self.landmarks else locate("face-landmarker")
         landmarker = Landmarker(path)
         state = prepare(image, landmarker, size=self.size, face=self.face, crop=self.crop, name=self._picture)
@@ -117,6 +118,12 @@ class Portrait(Stage[Motion, Video]):
         assert self._warp is not None, "load() comes before run()"
         with turn.span("face.render", frames=len(motion.blendshapes), first_frame=motion.first_frame):
             return self._warp.render(motion.blendshapes, motion.pose)
+
+    @property
+    def _named(self) -> bool:
+        from linly_pipeline.models import CATALOGUE
+
+        return isinstance(self.image, str) and self.image in CATALOGUE
 
     @property
     def _picture(self) -> str:

@@ -76,7 +76,8 @@ def prepare(
     """
     if min(image.shape[:2]) < 2:
         raise MediaError(f"{name}: {image.shape[1]}x{image.shape[0]} pixels hold no face")
-    chosen = _choose(landmarker.detect(image), face, name)
+    faces = landmarker.detect(image)
+    chosen = _choose(faces, face, name)
     unit = FaceFrame.of(chosen.landmarks).unit
     if unit < _SMALLEST_EYE_DISTANCE_PX:
         raise MediaError(
@@ -86,7 +87,7 @@ def prepare(
     window = _head_and_shoulders(image, chosen) if crop else (0, 0, image.shape[1], image.shape[0])
     cut, landmarks = _resized(image, chosen.landmarks, window, size)
     smile = float(chosen.blendshapes[[INDEX["mouthSmileLeft"], INDEX["mouthSmileRight"]]].mean())
-    warnings = tuple(_warnings(chosen, image.shape[1], image.shape[0]))
+    warnings = (*_choice(faces, face), *_warnings(chosen, image.shape[1], image.shape[0]))
     return PortraitState(cut, landmarks, smile, warnings)
 
 
@@ -96,9 +97,20 @@ def _choose(faces: list[Face], wanted: int, name: str) -> Face:
             f"{name}: no face was found; use an upright, sharp photo that shows a face from the front"
         )
     if not 0 <= wanted < len(faces):
-        places = "; ".join(f"face={i}: {_place(face)}" for i, face in enumerate(faces))
-        raise MediaError(f"{name}: there is no face {wanted}; found {len(faces)}, largest first: {places}")
+        raise MediaError(
+            f"{name}: there is no face {wanted}; found {len(faces)}, largest first: {_places(faces)}"
+        )
     return faces[wanted]
+
+
+def _choice(faces: list[Face], taken: int) -> list[str]:
+    if len(faces) == 1:
+        return []
+    return [f"{len(faces)} faces were found, face={taken} is used; there are {_places(faces)}"]
+
+
+def _places(faces: list[Face]) -> str:
+    return "; ".join(f"face={i}: {_place(face)}" for i, face in enumerate(faces))
 
 
 def _require_eyes_and_mouth(face: Face, width: int, height: int, name: str) -> None:

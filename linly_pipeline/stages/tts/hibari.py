@@ -6,6 +6,7 @@ as one more output in a copy of the graph in memory gives exact phoneme times, a
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,10 @@ class Hibari(Synthesiser):
         for phonemes in engine.phonemize("Ready to speak, at once."):
             self._call(engine, engine.ids(phonemes), seed=0)
         return engine
+
+    def cannot_say(self, spoken: str) -> str:
+        """Letters of other scripts than the Latin one have no sound in an English voice."""
+        return "".join(c for c in spoken if c.isalpha() and not unicodedata.name(c, "").startswith("LATIN"))
 
     def synthesise(self, spoken: str, turn: Turn) -> tuple[FloatArray, tuple[Phoneme, ...]]:
         assert self._engine is not None, "load() comes before run()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import ClassVar
 
@@ -10,6 +11,8 @@ from linly_pipeline.stage import Stage
 from linly_pipeline.text import Fragment, fragments
 from linly_pipeline.turn import Turn
 from linly_pipeline.workers import Worker
+
+log = logging.getLogger(__name__)
 
 
 class Synthesiser(Stage[Text, Speech]):
@@ -32,13 +35,21 @@ class Synthesiser(Stage[Text, Speech]):
         """One fragment: samples `[n]` at `rate_hz`, and phonemes if the engine knows them. Runs on the worker."""
         raise NotImplementedError
 
+    def cannot_say(self, spoken: str) -> str:
+        """The characters of a text that the voice would leave out."""
+        return ""
+
     async def units(self, stream: AsyncIterator[Text]) -> AsyncIterator[Text]:
         async for fragment in fragments(stream):
             yield Text(fragment.text, fragment.language, whole=True)
 
     async def run(self, stream: AsyncIterator[Text], turn: Turn) -> AsyncIterator[Speech]:
         start = 0
+        left_out: set[str] = set()
         async for fragment in fragments(stream):
+            if unknown := set(self.cannot_say(fragment.spoken)) - left_out:
+                left_out |= unknown
+                log.warning("voice %r cannot say %s: left out", self.name, " ".join(sorted(unknown)))
             samples, phonemes = await self._worker.call(turn, self._speak, fragment, turn)
             if len(samples):
                 audio = Audio(samples, self.rate_hz, start)
