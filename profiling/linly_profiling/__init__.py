@@ -13,13 +13,26 @@ Standard library only; torch is used if the program has loaded it, and never imp
 
 from __future__ import annotations
 
-from linly_profiling.chrome import TraceFileError, load, save_chrome
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from linly_profiling.clock import Epoch
 from linly_profiling.decorator import traced
 from linly_profiling.record import CudaUse, Flow, LoadedTrace, Mark, Record, Sample
-from linly_profiling.report import Report
 from linly_profiling.span import Span, attach, current_span
 from linly_profiling.trace import Trace
+
+if TYPE_CHECKING:
+    from linly_profiling.chrome import TraceFileError, load, save_chrome
+    from linly_profiling.report import Report
+
+# Recording needs none of these: they are imported when they are first named.
+_LATER = {
+    "Report": "linly_profiling.report",
+    "TraceFileError": "linly_profiling.chrome",
+    "load": "linly_profiling.chrome",
+    "save_chrome": "linly_profiling.chrome",
+}
 
 __all__ = [
     "CudaUse",
@@ -39,3 +52,9 @@ __all__ = [
     "save_chrome",
     "traced",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'linly_profiling' has no attribute {name!r}")
