@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from linly_pipeline import Audio, ConfigError, ModelError, Text, Whisper
-from linly_pipeline.stages.asr.faster_whisper import once
-from linly_pipeline.testing import check_stage, run_virtual, tone
+from linly_pipeline import Audio, ConfigError, ModelError, Speech, Text, Whisper
+from linly_pipeline.stages.asr import short_window
+from linly_pipeline.stages.asr.short_window import loops, once
+from linly_pipeline.testing import check_stage, fake_turn, run_virtual, tone
 
 JFK = "And so my fellow Americans ask not what your country can do for you. Ask what you can do for your country."
+
+
+def joined(speeches: Sequence[Speech]) -> Audio:
+    return speeches[0].audio.replace(samples=np.concatenate([speech.audio.samples for speech in speeches]))
 
 
 def words(text: str) -> str:
@@ -68,6 +74,42 @@ def test_a_loop_of_the_decoder_is_said_once() -> None:
     assert once(" . . . . .") == ""
     assert once(" you may ask what you may ask") == " you may ask what you may ask"
     assert once(" no no never") == " no no never"
+
+
+def test_what_looks_like_a_loop_is_not_trusted() -> None:
+    assert loops(" Hello, can you tell me. Hello, can you")
+    assert loops(" What is a rainbow really made of? What is a rainbow really made of?")
+    assert loops(" " + "the sea and the sky, " * 9 + "then")
+    assert not loops(" How do birds find their way home over the open sea?")
+
+
+def test_a_result_that_is_not_trusted_is_heard_again_in_the_full_window(
+    whisper: Any, jfk: Audio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_window, "LEAST_SCORE", 0.0)
+    turn = fake_turn()
+    [heard] = whisper(jfk, turn=turn)
+    assert words(heard.text) == words(JFK)
+    [record] = [record for record in turn.trace.records() if record.name == "whisper.transcribe"]
+    assert record.attrs["full_window"]
+
+
+def test_the_short_window_hears_the_same_words_as_the_full_one(
+    whisper: Any, hibari: Any, jfk: Audio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoken = [
+        "Hello.",
+        "What time is it?",
+        "Hello! Can you tell me how plants make their food?",
+        "Please bring me a cup of coffee and a glass of water.",
+        "My phone number is five five five, one two three four.",
+        "Do you think that machines will ever be able to dream, and if they do, what would they dream about?",
+    ]
+    clips = [jfk, *(joined(hibari(Text(text))) for text in spoken)]
+    short = [whisper(clip)[0].text for clip in clips]
+    monkeypatch.setattr(short_window, "LONGEST_S", 0.0)
+    full = [whisper(clip)[0].text for clip in clips]
+    assert [words(text) for text in short] == [words(text) for text in full]
 
 
 def test_the_stage_keeps_the_rules(jfk: Audio) -> None:

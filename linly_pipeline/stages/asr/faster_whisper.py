@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,16 +11,14 @@ from linly_pipeline.machine import usable_cores
 from linly_pipeline.models import check_file, locate
 from linly_pipeline.packets import Audio, Text
 from linly_pipeline.registry import About
+from linly_pipeline.stages.asr import short_window
 from linly_pipeline.stages.asr.recogniser import Recogniser
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
+    from linly_profiling import Span
 
     from linly_pipeline.turn import Turn
-
-# zlib packs natural speech to about half. Above this Whisper's own decoder calls its output a loop
-# (Radford et al. 2022, section 4.5).
-LOOP_COMPRESSION_RATIO = 2.4
 
 # Whisper hears this much at once.
 WINDOW_S = 30.0
@@ -109,18 +106,27 @@ class Whisper(Recogniser):
     def recognise(self, audio: Audio, turn: Turn) -> Text:
         assert self._model is not None, "load() comes before run()"
         with turn.span("whisper.transcribe", audio_s=round(audio.duration_s, 3)) as span:
-            segments, info = self._model.transcribe(
-                audio.samples,
-                beam_size=self.beam_size,
-                language=self.language or None,
-                # Faster, but then a window may end in the middle of a word: only where there is one window.
-                without_timestamps=audio.duration_s <= WINDOW_S,
-                condition_on_previous_text=False,
-                vad_filter=True,
-            )
-            text = "".join(_said(segment) for segment in segments).strip()
-            span.set(language=info.language)
-        return Text(text, language=info.language)
+            text, language = self._recognise(audio, span)
+            span.set(language=language)
+        return Text(text.strip(), language=language)
+
+    def _recognise(self, audio: Audio, span: Span) -> tuple[str, str]:
+        assert self._model is not None
+        if self.language and self.beam_size == 1 and audio.duration_s <= short_window.LONGEST_S:
+            text = short_window.recognise(self._model, audio.samples, self.language)
+            if text is not None:
+                return text, self.language
+            span.set(full_window=True)
+        segments, info = self._model.transcribe(
+            audio.samples,
+            beam_size=self.beam_size,
+            language=self.language or None,
+            # Faster, but then a window may end in the middle of a word: only where there is one window.
+            without_timestamps=audio.duration_s <= WINDOW_S,
+            condition_on_previous_text=False,
+            vad_filter=True,
+        )
+        return "".join(_said(segment) for segment in segments), info.language
 
     def __repr__(self) -> str:
         return f"Whisper({str(self.model)!r}, language={self.language!r}, device={self.device!r})"
@@ -142,21 +148,9 @@ def model_folder(model: str | PathLike[str]) -> Path:
 def _said(segment: Any) -> str:
     """A segment's text; a decoding loop is cut down to the phrase that it repeats."""
     text: str = segment.text
-    return once(text) if segment.compression_ratio > LOOP_COMPRESSION_RATIO else text
-
-
-def once(text: str) -> str:
-    """What a looping decoder said, once: "la la la la" → "la"; nothing if it holds no word.
-
-    The shortest phrase that fills the text by repetition counts, a cut-off last repetition included.
-    """
-    words = text.split()
-    if not re.search(r"\w", text):
-        return ""
-    for length in range(1, len(words) // 2 + 1):
-        if all(word == words[index % length] for index, word in enumerate(words)):
-            return " " + " ".join(words[:length])
-    return text
+    return (
+        short_window.once(text) if segment.compression_ratio > short_window.LOOP_COMPRESSION_RATIO else text
+    )
 
 
 def _warm_up(model: WhisperModel) -> None:
