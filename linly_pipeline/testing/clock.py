@@ -31,6 +31,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Virtual nanoseconds."""
         return round(self._now_s * 1e9)
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for threads as long as it takes: Python 3.12 and newer would give them 300 virtual seconds."""
+        await super().shutdown_default_executor()
+
     def advance(self, seconds: float) -> None:
         """Jump. Timers that become due run next."""
         self._now_s += seconds

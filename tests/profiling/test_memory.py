@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import subprocess
 import sys
@@ -21,8 +22,9 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_an_exact_span_sees_memory_grow() -> None:
     trace = Trace("r")
     with trace.span("s", exact=True):
-        block = bytearray(64 << 20)
-        block[::4096] = b"x" * len(block[::4096])
+        block = mmap.mmap(-1, 64 << 20)  # pages that no allocator had before
+        block.write(b"x" * len(block))
+    block.close()
     record = only(trace, "s")
     assert record.rss_start_bytes is not None
     assert record.rss_end_bytes is not None
