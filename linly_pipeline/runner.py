@@ -126,12 +126,11 @@ class Runner:
     ) -> None:
         turn = self._turn
         clock = StageClock(turn.clock_ns, self._limits.stall_s, lambda: self._stalled(stage.name))
-        row = stage.kind if stage.kind != "custom" else stage.name
         span = turn.trace.start(
-            f"linly.stage {row}",
+            f"linly.stage {stage.row}",
             exact=True,
             stage=stage.name,
-            row=row,
+            row=stage.row,
             order=order,
             lookahead_ms=stage.lookahead_ms,
         )

@@ -48,6 +48,11 @@ class Stage(Generic[In, Out]):
             if is_stage and len(args) == 2 and all(isinstance(arg, type) for arg in args):
                 cls.accepts, cls.gives = args
 
+    @property
+    def row(self) -> str:
+        """What a trace calls the stage's row: its role, or its name where it plays none of the known ones."""
+        return self.name if self.kind == "custom" else self.kind
+
     async def load(self) -> None:
         """Get ready: load weights, warm up. Called once before the first turn; a second call does nothing."""
 

@@ -190,7 +190,7 @@ class Turn:
         elif isinstance(item, Speech) and stage.kind == "tts":
             self.utterances.append(Utterance(item.text, item.audio.start_s, item.audio.end_s))
             self._spoken_characters += len(item.text)
-        self._tell(stage.kind if stage.kind != "custom" else stage.name, self._progress.media_s)
+        self._tell(stage.row, self._progress.media_s)
 
     def observe_reply_end(self) -> None:
         self._reply_is_whole = True

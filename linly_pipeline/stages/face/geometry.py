@@ -18,7 +18,6 @@ from linly_pipeline.stages.face.arrays import Array
 # the picture to its right.
 INNER_UPPER_LIP = [78, 191, 80, 81, 82, 13, 312, 311, 310, 415, 308]
 INNER_LOWER_LIP = [78, 95, 88, 178, 87, 14, 317, 402, 318, 324, 308]
-OUTER_UPPER_LIP = [61, 185, 40, 39, 37, 0, 267, 269, 270, 409, 291]
 OUTER_LOWER_LIP = [61, 146, 91, 181, 84, 17, 314, 405, 321, 375, 291]
 RIGHT_UPPER_LID = [33, 246, 161, 160, 159, 158, 157, 173, 133]
 RIGHT_LOWER_LID = [33, 7, 163, 144, 145, 153, 154, 155, 133]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,16 +15,6 @@ from linly_pipeline.stages.motion.shapes import CONTROL, CONTROLS
 
 _REMEMBER_S = 1.0
 _FILTER_CONTEXT_S = 0.15
-
-
-class Mouth(Protocol):
-    """Hears fragments in order and says how the mouth is held."""
-
-    def hear(self, speech: Speech, start_s: float, shown_s: float) -> None:
-        """Take a fragment that begins at `start_s`; frames before `shown_s` have been sent."""
-
-    def shape(self, first_frame: int, count: int) -> FloatArray:
-        """`[count, controls]` for frames of the fragment heard last."""
 
 
 class Recent:
