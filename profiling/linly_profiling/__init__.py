@@ -20,15 +20,22 @@ from linly_profiling.clock import Epoch
 from linly_profiling.decorator import traced
 from linly_profiling.record import CudaUse, Flow, LoadedTrace, Mark, Record, Sample
 from linly_profiling.span import Span, attach, current_span
-from linly_profiling.trace import Trace
+from linly_profiling.trace import Trace, enable
 
 if TYPE_CHECKING:
     from linly_profiling.chrome import TraceFileError, load, save_chrome
+    from linly_profiling.chrome.stream import TraceFile
+    from linly_profiling.recorder import Exporter, Recorder
     from linly_profiling.report import Report
+    from linly_profiling.sampling import Sampling
 
 # Recording needs none of these: they are imported when they are first named.
 _LATER = {
+    "Exporter": "linly_profiling.recorder",
+    "Recorder": "linly_profiling.recorder",
     "Report": "linly_profiling.report",
+    "Sampling": "linly_profiling.sampling",
+    "TraceFile": "linly_profiling.chrome.stream",
     "TraceFileError": "linly_profiling.chrome",
     "load": "linly_profiling.chrome",
     "save_chrome": "linly_profiling.chrome",
@@ -37,17 +44,22 @@ _LATER = {
 __all__ = [
     "CudaUse",
     "Epoch",
+    "Exporter",
     "Flow",
     "LoadedTrace",
     "Mark",
     "Record",
+    "Recorder",
     "Report",
     "Sample",
+    "Sampling",
     "Span",
     "Trace",
+    "TraceFile",
     "TraceFileError",
     "attach",
     "current_span",
+    "enable",
     "load",
     "save_chrome",
     "traced",

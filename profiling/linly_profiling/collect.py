@@ -27,10 +27,10 @@ def frozen(items: Collection[Item]) -> list[Item]:
 
 def records_of(raws: Sequence[tuple[Any, ...]], request_id: str, memory: Series) -> list[Record]:
     """Records in the order of span IDs."""
-    return [_record(raw, request_id, memory) for raw in sorted(raws, key=lambda raw: raw[0])]
+    return [record_of(raw, request_id, memory) for raw in sorted(raws, key=lambda raw: raw[0])]
 
 
-def _record(raw: tuple[Any, ...], request_id: str, memory: Series) -> Record:
+def record_of(raw: tuple[Any, ...], request_id: str, memory: Series) -> Record:
     (span_id, parent_id, name, thread, start_ns, end_ns, outcome, error_type, rss_start, rss_end, more) = raw
     exact: Exact | None = more.exact if more is not None else None
     if exact is not None:

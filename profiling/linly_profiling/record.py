@@ -34,6 +34,8 @@ class CudaUse(NamedTuple):
         allocated_bytes: growth of torch's allocated memory over the span; negative where memory was given back.
         reserved_bytes: growth of the memory that torch's allocator holds.
         peak_bytes: most memory seen allocated in the span; at least the true value at its start and its end.
+        shared: another trace had a measured span open on this device meanwhile: time and memory are not of this
+            request alone.
     """
 
     device: int
@@ -41,6 +43,7 @@ class CudaUse(NamedTuple):
     allocated_bytes: int | None = None
     reserved_bytes: int | None = None
     peak_bytes: int | None = None
+    shared: bool | None = None
 
 
 class Record(NamedTuple):
@@ -118,6 +121,8 @@ class LoadedTrace:
         request_id: exactly as given.
         outcome: how the trace was closed, or "open".
         dropped: how much is missing, because the trace was full or closed.
+        trace_id: 32 hexadecimal digits that are unique in the world; "" where the file does not tell.
+        remote_parent_id: 16 hexadecimal digits of the span, in another program, that this request belongs to.
         epoch: where the trace's clock stands in wall time.
         spans: in the order of their IDs, so a parent comes before its children.
         samples: counters, in the order of their time.
@@ -131,6 +136,8 @@ class LoadedTrace:
     spans: tuple[Record, ...]
     samples: tuple[Sample, ...] = field(default=())
     flows: tuple[Flow, ...] = field(default=())
+    trace_id: str = ""
+    remote_parent_id: str | None = None
 
     def records(self) -> list[Record]:
         """The spans, like `Trace.records()`."""

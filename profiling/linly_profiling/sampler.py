@@ -54,6 +54,12 @@ class Series:
         inside = values[bisect_left(times, start_ns) : bisect_right(times, end_ns)]
         return max(inside) if inside else None
 
+    def newest(self) -> tuple[int, int] | None:
+        """The last time and value."""
+        times, values = self._points
+        count = min(len(times), len(values))
+        return (times[count - 1], values[count - 1]) if count else None
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         times, values = self._points
         return zip(times[:], values[:], strict=False)

@@ -14,16 +14,28 @@ from typing import Any, Self, TypeVar, overload
 
 from linly_profiling.clock import anchor
 from linly_profiling.collect import frozen, records_of
+from linly_profiling.context import (
+    format_traceparent,
+    new_trace_id,
+    otel_span_id,
+    parse_traceparent,
+    span_salt,
+)
+from linly_profiling.feed import Feed
 from linly_profiling.more import More
 from linly_profiling.record import OPEN, Flow, LoadedTrace, Record, Sample
-from linly_profiling.sampler import SAMPLER
-from linly_profiling.span import Span, _current, current_span, enter, leave, outcome_of
+from linly_profiling.sampler import SAMPLER, Series
+from linly_profiling.span import OffSpan, Span, _current, _here, current_span, enter, leave, outcome_of
 from linly_profiling.streams import TracedAsyncIterator, TracedIterator
 from linly_profiling.values import MAX_TEXT, clean_name, cut, finite
 
 Item = TypeVar("Item")
 
+_new = object.__new__
 _MAX_MARKS = 1_000_000  # of all finished spans of a trace: 8 to 16 MB
+
+_enabled = os.environ.get("LINLY_TRACE", "").lower() not in ("0", "off", "false", "no")
+_observers: tuple[Callable[[Trace], None], ...] = ()  # called with every new trace
 
 # One lock for all traces, taken only when something is dropped: a fork can then not leave a trace locked.
 _drop_lock = threading.Lock()
@@ -41,6 +53,11 @@ class Trace:
         epoch: where the trace's clock stands in wall time.
         outcome: how the trace was closed; None while it is open.
         dropped: how many spans, marks, samples, flows and attributes are missing.
+        enabled: False: nothing but the root is recorded.
+        trace_id: 32 hexadecimal digits, unique in the world; the caller's, where `traceparent` named one.
+        remote_parent_id: 16 hexadecimal digits of the caller's span, or None.
+        tracestate: to pass on beside `traceparent()`; may be "".
+        sampled: the caller records this request.
     """
 
     def __init__(
@@ -50,6 +67,9 @@ class Trace:
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         max_records: int = 65_536,
         name: str = "linly.request",
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+        enabled: bool | None = None,
     ) -> None:
         """Start the root span.
 
@@ -58,6 +78,9 @@ class Trace:
             clock_ns: monotonic nanoseconds, callable in any thread.
             max_records: most spans, counter samples and flows kept, each.
             name: of the root span.
+            traceparent: W3C header of the request that this one is part of; one that is malformed is ignored.
+            tracestate: the header that came with it.
+            enabled: False records nothing but the root, at next to no cost; by default what `enable` says.
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}; a trace keeps at least 1")
@@ -65,6 +88,12 @@ class Trace:
         self.outcome: str | None = None
         self.dropped = 0
         self.epoch = anchor(clock_ns)
+        context = parse_traceparent(traceparent, tracestate)
+        self.trace_id = new_trace_id() if context is None else context.trace_id
+        self.remote_parent_id = None if context is None else context.parent_id
+        self.tracestate = "" if context is None else context.tracestate
+        self.sampled = context is not None and context.sampled
+        self._random_id = context is None or context.random
         self._clock_ns = clock_ns
         self._max = self._room = max_records
         self._ids = itertools.count(1)
@@ -73,9 +102,18 @@ class Trace:
         self._samples: deque[Sample] = deque()
         self._flows: deque[Flow] = deque()
         self._marks = 0
-        self._memory = SAMPLER.watch(clock_ns)
-        self.root = Span(self, name, None, False, {})
+        self._feed: Feed | None = None
+        self._on_close: list[Callable[[Trace], None]] = []
+        self._off: OffSpan | None = None
+        self.enabled = _enabled if enabled is None else enabled
+        self._memory = SAMPLER.watch(clock_ns) if self.enabled else Series(clock_ns)
+        self.root: Span = None  # type: ignore[assignment]  # the first span becomes the root
+        self.root = self.start(name)
         self._previous: Span | None = None
+        if not self.enabled:
+            self._off = self.root = OffSpan.of(self.root)
+        for take_up in _observers:
+            take_up(self)
 
     def start(self, name: str, /, parent: Span | None = None, exact: bool = False, **attrs: object) -> Span:
         """Open a span: as `with trace.span(…)` it is current inside and ends with the block.
@@ -89,15 +127,41 @@ class Trace:
             **attrs: attributes, as in `Span.set`. One named `row` names the row that viewers show the span in, and
                 all below it; by default it is the parent's.
         """
+        if self._off is not None:
+            return self._off
         if parent is None:
             parent = _current.get()
-            if parent is not None and parent.end_ns is not None:
-                parent = current_span()
-        if parent is None or parent.trace is not self:
+            if parent is None:
+                parent = self.root
+            elif parent.end_ns is not None or parent.trace is not self:
+                parent = self._current_or_root()
+        elif parent.trace is not self:
             parent = self.root
-        return Span(self, name, parent, exact, attrs)
+        span = _new(Span)
+        span.trace = self
+        span.parent = parent
+        span.name = name
+        span.span_id = span_id = next(self._ids)
+        span.end_ns = None
+        span._thread = _here.thread
+        span._more = None
+        if exact or attrs:
+            span._begin_more(exact, attrs)
+        span._rss_start = SAMPLER.rss_bytes
+        # Into variables first: in CPython 3.11 calling `self._clock_ns()` costs half as much again.
+        clock_ns, open_spans = self._clock_ns, self._open
+        span.start_ns = clock_ns()  # late, so that the span does not contain its own making
+        if len(open_spans) < self._room:
+            open_spans[span_id] = span
+        else:
+            self._drop()
+        return span
 
     span = start
+
+    def _current_or_root(self) -> Span:
+        span = current_span()
+        return self.root if span is None or span.trace is not self else span
 
     @overload
     def iterate(
@@ -140,10 +204,8 @@ class Trace:
     def counter(self, name: str, value: float, track: str = "") -> None:
         """Record a value that rises and falls: a queue's depth, bytes in a cache. NaN and infinity are ignored."""
         number = finite(value)
-        if number is not None and self.outcome is None:
-            self._samples.append(Sample(clean_name(name), clean_name(track), self._clock_ns(), number))
-            if len(self._samples) > self._max:
-                self._trim(self._samples)
+        if number is not None and self.outcome is None and self._off is None:
+            self._keep(self._samples, Sample(clean_name(name), clean_name(track), self._clock_ns(), number))
 
     def flow(
         self,
@@ -163,15 +225,44 @@ class Trace:
             from_ns: when it left, on the trace's clock; by default when `source` ended, or now.
             to_ns: when it arrived; by default when `target` began.
         """
-        if source.trace is not self or target.trace is not self:
+        if source.trace is not self or target.trace is not self or self._off is not None:
             return
         if from_ns is None:
             from_ns = source.end_ns if source.end_ns is not None else self._clock_ns()
         if to_ns is None:
             to_ns = target.start_ns
-        self._flows.append(Flow(clean_name(name), source.span_id, from_ns, target.span_id, to_ns))
-        if len(self._flows) > self._max:
-            self._trim(self._flows)
+        self._keep(self._flows, Flow(clean_name(name), source.span_id, from_ns, target.span_id, to_ns))
+
+    def add_span(
+        self,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        /,
+        parent: Span | None = None,
+        outcome: str = "ok",
+        **attrs: object,
+    ) -> None:
+        """Record a span that something else has measured: a garbage collection, a kernel on a GPU.
+
+        Args:
+            name: what it is, with few distinct values.
+            start_ns: when it began, on the trace's clock.
+            end_ns: when it ended.
+            parent: the span it belongs to; by default the root.
+            outcome: how it ended.
+            **attrs: attributes, as in `start`.
+        """
+        span = self.start(name, parent or self.root, False, **attrs)
+        span.start_ns = start_ns
+        span.end(outcome, at_ns=max(start_ns, end_ns))
+
+    def _keep(self, items: deque[Any], item: Sample | Flow) -> None:
+        items.append(item)
+        if len(items) > self._max:
+            self._trim(items)
+        if self._feed is not None:
+            self._feed.put(item)
 
     def close(self, outcome: str | None = None, error: BaseException | None = None) -> None:
         """End the request and every span still open, all at this instant and with this outcome. Once.
@@ -185,9 +276,12 @@ class Trace:
         self.outcome = outcome
         self._room = 0
         now_ns = self._clock_ns()
+        error_type = None if error is None else type(error).__name__
         for span in reversed(frozen(self._open.values())):
-            span.end(outcome, error if span is self.root else None, at_ns=now_ns)
+            span._finish(now_ns, outcome, error_type if span.parent is None else None)
         SAMPLER.unwatch(self._memory)
+        for closed in self._on_close:
+            closed(self)
 
     def records(self) -> list[Record]:
         """All spans by now, in the order of their IDs; open ones as of this moment."""
@@ -205,6 +299,8 @@ class Trace:
             request_id=self.request_id,
             outcome=self.outcome or OPEN,
             dropped=self.dropped,
+            trace_id=self.trace_id,
+            remote_parent_id=self.remote_parent_id,
             epoch=self.epoch,
             spans=tuple(self.records()),
             samples=tuple(samples),
@@ -234,6 +330,23 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace {self.request_id!r}: {len(self)} spans, {self.outcome or OPEN}>"
 
+    def traceparent(self, span: Span | None = None) -> str:
+        """The W3C header for a request sent out by a span, by default the current one of this trace, or the root."""
+        sender = span or self._current_or_root()
+        number = otel_span_id(self.trace_id, sender.span_id, span_salt(self))
+        return format_traceparent(self.trace_id, number, self.enabled, self._random_id)
+
+    # For recorders
+
+    def feed(self, limit: int) -> Feed:
+        """A queue that gets whatever ends or is recorded from now on, up to `limit` items at a time."""
+        self._feed = Feed(limit, self._feed)
+        return self._feed
+
+    def on_close(self, closed: Callable[[Trace], None]) -> None:
+        """Have a function called when the trace has been closed."""
+        self._on_close.append(closed)
+
     # For Span, which is the other half of this class.
 
     def _trim(self, items: deque[Any]) -> None:
@@ -257,6 +370,27 @@ class Trace:
     def _drop(self, count: int = 1) -> None:
         with _drop_lock:
             self.dropped += count
+
+
+def enable(on: bool = True) -> None:
+    """Switch recording on or off for all traces that begin from now on.
+
+    The environment variable LINLY_TRACE=off does it before the program starts.
+    """
+    global _enabled
+    _enabled = on
+
+
+def observe(take_up: Callable[[Trace], None]) -> Callable[[], None]:
+    """Have a function called with every new trace, while it is being made. Gives what ends that."""
+    global _observers
+    _observers = (*_observers, take_up)
+
+    def end() -> None:
+        global _observers
+        _observers = tuple(each for each in _observers if each is not take_up)
+
+    return end
 
 
 def _renew_lock() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -78,3 +79,11 @@ def nested_as_a_viewer_does(slices: list[dict[str, Any]]) -> dict[int, int | Non
 def to_ns(us: float) -> int:
     """A time of the file; sums of its floats are not exact, whole nanoseconds are."""
     return round(us * 1000)
+
+
+def until(done: Callable[[], Any], deadline_s: float = 5.0) -> None:
+    """Wait for what another thread does."""
+    end_s = time.monotonic() + deadline_s
+    while not done():
+        assert time.monotonic() < end_s, "it did not happen in time"
+        time.sleep(0.001)

@@ -1,0 +1,240 @@
+"""The lines of one request in a file that is written while the request runs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from linly_profiling.chrome.codec import span_args
+from linly_profiling.chrome.ending import EndingLanes
+from linly_profiling.chrome.events import (
+    Spot,
+    arrow_events,
+    closing_counters,
+    counter_event,
+    counter_name,
+    mark_event,
+    metadata,
+    slice_event,
+    us,
+)
+from linly_profiling.chrome.layout import ROOT_ROW
+from linly_profiling.chrome.names import FLOW, OPEN_SPAN
+from linly_profiling.chrome.text import display, dumps, pack
+from linly_profiling.chrome.write import end_line, head_line, process_names, row_names
+from linly_profiling.collect import frozen, record_of
+from linly_profiling.feed import Item, RawSpan
+from linly_profiling.record import OPEN, Flow, LoadedTrace, Sample
+from linly_profiling.trace import Trace
+
+_REMEMBERED = 8192  # ended spans whose place is known, for children and arrows that come late
+_NOTED_AFTER_NS = 100_000_000  # a span open for longer is noted, so that it is known if the process is killed
+_PEAK_AFTER_NS = 20_000_000  # a shorter span has no sample of memory inside
+_LANES = 1_000  # thread IDs of one row
+
+
+class _Ended(NamedTuple):
+    parent_id: int | None
+    row: str
+    spot: Spot | None
+
+
+class GrowingTrace:
+    """One request. Its lines are for one process of the file, `pid`; `shift_ns` makes times of the file."""
+
+    def __init__(self, trace: Trace, pid: int, base_ns: int) -> None:
+        self._trace = trace
+        self._pid = pid
+        self._shift_ns = trace.epoch.wall_ns - trace.epoch.clock_ns - base_ns
+        self._lanes: dict[str, EndingLanes] = {ROOT_ROW: EndingLanes(self._belongs)}
+        self._first_tid: dict[str, int] = {ROOT_ROW: 1}
+        self._named: set[tuple[str, int]] = set()
+        self._ended: OrderedDict[int, _Ended] = OrderedDict()
+        self._open_rows: dict[int, str] = {}
+        self._noted: set[int] = set()
+        self._memory_ns = 0
+        self._counters: dict[str, Sample] = {}
+        self._arrows: list[Flow] = []
+        self._arrow_number = 0
+
+    def head(self) -> list[str]:
+        """What every file says that holds a part of this request."""
+        self._noted.clear()
+        self._named.clear()
+        trace = self._trace
+        whole = LoadedTrace(
+            trace.request_id, OPEN, 0, trace.epoch, (),
+            trace_id=trace.trace_id, remote_parent_id=trace.remote_parent_id,
+        )  # fmt: skip
+        return [
+            head_line(whole, self._pid),
+            *process_names(trace.request_id, self._pid),
+        ]
+
+    def advance(self, batch: Sequence[Item]) -> list[str]:
+        """What is new."""
+        raws = [item for item in batch if type(item) is tuple]
+        for raw in sorted(raws, key=itemgetter(0)):  # parents first: their rows are their children's
+            self._remember(raw[0], _Ended(raw[1], self._row(raw[1], raw[10]), None))
+        raws.sort(key=lambda raw: (raw[5], -raw[4]))  # inner spans first
+        lines: list[str] = []
+        for raw in raws:
+            self._span(raw, lines)
+        for item in batch:
+            if isinstance(item, Sample):
+                lines.append(self._sample(item))
+            elif isinstance(item, Flow):
+                self._arrows.append(item)
+                lines.append(metadata(FLOW, self._pid, 0, **pack({"flow": list(item)})))
+        return [*lines, *self._memory(), *self._notes(), *self._drawn_arrows()]
+
+    def finish(self) -> list[str]:
+        """What closes the request."""
+        trace = self._trace
+        zeros = closing_counters(self._counters, trace.root.end_ns or 0, self._pid, self._shift_ns)
+        end = end_line(trace.outcome or OPEN, trace.dropped, self._pid)
+        return [*(event.text for event in zeros), end]
+
+    # Spans
+
+    def _span(self, raw: RawSpan, lines: list[str]) -> None:
+        span_id, start_ns, end_ns = raw[0], raw[4], max(raw[4], raw[5])
+        row = self._ended[span_id].row if span_id in self._ended else ROOT_ROW
+        lane = self._lanes[row].place(span_id, start_ns, end_ns)
+        tid = self._first_tid[row] + lane
+        if (row, lane) not in self._named:  # it is new to this file
+            self._named.add((row, lane))
+            lines += row_names(row if lane == 0 else f"{row} ({lane + 1})", self._pid, tid)
+        spot = Spot(tid, start_ns, end_ns)
+        self._ended[span_id] = _Ended(raw[1], row, spot)
+        self._noted.discard(span_id)
+        self._open_rows.pop(span_id, None)
+        name, thread, outcome = _quoted(raw[2]), _quoted(raw[3][1]), _quoted(raw[6])
+        if raw[10] is None and raw[7] is None and raw[8] is not None and name and thread and outcome:
+            lines.append(self._plain_span(raw, spot, name, thread, outcome))
+        else:
+            lines += self._rich_span(raw, spot)
+
+    def _plain_span(self, raw: RawSpan, spot: Spot, name: str, thread: str, outcome: str) -> str:
+        """What `slice_event` gives, at a quarter of the time: most spans have neither attributes nor marks."""
+        span_id, parent_id, _, (thread_id, _), _, _, _, _, rss_start, rss_end, _ = raw
+        tid, start_ns, end_ns = spot
+        peak = max(rss_start, rss_end)
+        if end_ns - start_ns > _PEAK_AFTER_NS:
+            peak = max(peak, self._trace._memory.peak(start_ns, end_ns) or 0)
+        parent = f'"parent_id":{parent_id},' if parent_id is not None else ""
+        return (
+            f'{{"ph":"X","pid":{self._pid},"tid":{tid},"ts":{us(start_ns + self._shift_ns)},'
+            f'"dur":{us(end_ns - start_ns)},"name":{name},"cat":"linly","args":{{"linly":{{"name":{name},'
+            f'"span_id":{span_id},{parent}"start_ns":{start_ns},"end_ns":{end_ns},"outcome":{outcome},'
+            f'"thread_id":{thread_id},"thread_name":{thread},"rss_start_bytes":{rss_start},'
+            f'"rss_end_bytes":{rss_end},"rss_peak_bytes":{peak}}}}}}}'
+        )
+
+    def _rich_span(self, raw: RawSpan, spot: Spot) -> Iterator[str]:
+        record = record_of(raw, self._trace.request_id, self._trace._memory)
+        yield slice_event(record, spot, 0, self._pid, self._shift_ns).text
+        for mark in record.marks:
+            yield mark_event(mark, record.span_id, spot, 0, self._pid, self._shift_ns).text
+
+    def _row(self, parent_id: int | None, more: object) -> str:
+        row = more.attrs.get("row") if more is not None else None  # type: ignore[attr-defined]
+        if not (isinstance(row, str) and row):
+            row = self._row_of(parent_id) if parent_id is not None else ROOT_ROW
+        if row not in self._first_tid:
+            self._first_tid[row] = self._place_of(row) * _LANES
+            self._lanes[row] = EndingLanes(self._belongs)
+        return row
+
+    def _row_of(self, span_id: int) -> str:
+        """The row of a span that has ended, or is open."""
+        if (ended := self._ended.get(span_id)) is not None:
+            return ended.row
+        if (known := self._open_rows.get(span_id)) is not None:
+            return known
+        span = self._trace._open.get(span_id)
+        row = ROOT_ROW
+        if span is not None:
+            row = self._row(span.parent.span_id if span.parent is not None else None, span._more)
+            self._open_rows[span_id] = row
+        return row
+
+    def _place_of(self, row: str) -> int:
+        """From top to bottom: stages by their order, and then what has none, as it comes."""
+        for span in frozen(self._trace._open.values()):
+            attrs = span._more.attrs if span._more is not None else {}
+            order = attrs.get("order")
+            if attrs.get("row") == row and isinstance(order, int) and 0 <= order < 100:
+                return 1 + order
+        return 200 + len(self._first_tid)
+
+    def _belongs(self, inner_id: int, outer_id: int) -> bool:
+        """Whether a span lies below another; where the way up is forgotten, it is taken to."""
+        parent: int | None = inner_id
+        while parent is not None and parent > outer_id:  # parents have lower IDs
+            if (ended := self._ended.get(parent)) is not None:
+                parent = ended.parent_id
+            elif (span := self._trace._open.get(parent)) is not None:
+                parent = span.parent.span_id if span.parent is not None else None
+            else:
+                return True
+        return parent == outer_id
+
+    def _remember(self, span_id: int, ended: _Ended) -> None:
+        self._ended[span_id] = ended
+        if len(self._ended) > 2 * _REMEMBERED:
+            for _ in range(_REMEMBERED):
+                self._ended.popitem(last=False)
+
+    def _notes(self) -> Iterator[str]:
+        """Spans that have been open for a while, once each."""
+        now_ns = self._trace._clock_ns()
+        for span in frozen(self._trace._open.values()):
+            if span.span_id not in self._noted and now_ns - span.start_ns > _NOTED_AFTER_NS:
+                self._noted.add(span.span_id)
+                raw = span._raw(now_ns, OPEN, None, span._more)
+                record = record_of(raw, self._trace.request_id, self._trace._memory)
+                yield metadata(OPEN_SPAN, self._pid, 0, **span_args(record))
+
+    # The rest
+
+    def _sample(self, sample: Sample) -> str:
+        self._counters[counter_name(sample)] = sample
+        return counter_event(sample, self._pid, self._shift_ns).text
+
+    def _memory(self) -> Iterator[str]:
+        newest = self._trace._memory.newest()
+        if newest is not None and newest[0] > self._memory_ns:
+            self._memory_ns = newest[0]
+            yield self._sample(Sample("memory.rss", "process", *newest))
+
+    def _drawn_arrows(self) -> Iterator[str]:
+        """Those whose spans have both ended."""
+        waiting, self._arrows = self._arrows, []
+        for flow in waiting:
+            source, target = self._ended.get(flow.from_id), self._ended.get(flow.to_id)
+            if source is None or target is None or source.spot is None or target.spot is None:
+                self._arrows.append(flow)
+                continue
+            self._arrow_number += 1
+            arrow = arrow_events(
+                flow, source.spot, target.spot, self._arrow_number, self._pid, self._shift_ns
+            )
+            yield from (event.text for event in arrow)
+        del self._arrows[:-_REMEMBERED]
+
+
+_QUOTED: dict[str, str] = {}
+
+
+def _quoted(name: object) -> str:
+    """A name as JSON, if it can stand in a file as it is; else ""."""
+    known = _QUOTED.get(name) if type(name) is str else ""
+    if known is not None:
+        return known
+    quoted = dumps(name) if isinstance(name, str) and 0 < len(name) <= 128 and display(name) == name else ""
+    if len(_QUOTED) < 4096:
+        _QUOTED[name] = quoted  # type: ignore[index]
+    return quoted
