@@ -20,10 +20,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Fails a test in which one callback or one step of a task kept an event loop for more than 100 ms.
 
     Time in which the system ran something else instead does not count: on a busy machine that is nobody's fault.
+    Yields the findings; a test of blocked loops clears them.
     """
     slow: list[str] = []
     run = asyncio.Handle._run
@@ -37,7 +38,7 @@ def _event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
             slow.append(f"{took_s * 1000:.0f} ms ({cpu_s * 1000:.0f} ms of CPU) in {handle!r}")
 
     monkeypatch.setattr(asyncio.Handle, "_run", timed)
-    yield
+    yield slow
     assert not slow, f"the event loop was blocked: {slow}"
 
 

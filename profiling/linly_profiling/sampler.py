@@ -70,10 +70,12 @@ class Sampler:
 
     Attributes:
         rss_bytes: the newest reading; None before the first, or where memory cannot be read.
+        also: called after each reading, in the sampler's thread.
     """
 
     def __init__(self) -> None:
         self.rss_bytes: int | None = None
+        self.also: Callable[[], None] = _nothing
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         # Weak: a trace that nobody closed and nobody holds must not keep the thread running.
@@ -119,6 +121,7 @@ class Sampler:
         while watching:
             time.sleep(PERIOD_S)
             watching = self._tick()
+            self.also()
 
     def _tick(self) -> bool:
         with self._lock:
@@ -130,7 +133,13 @@ class Sampler:
 
     def forget(self) -> None:
         """In a forked child: the thread is gone, the lock may be held by it, and the reading is the parent's."""
+        also = self.also
         self.__init__()  # type: ignore[misc]
+        self.also = also
+
+
+def _nothing() -> None:
+    """Nobody has anything else to look after."""
 
 
 SAMPLER = Sampler()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
+from linly_profiling.background import BACKGROUND
 from linly_profiling.clock import anchor
 from linly_profiling.collect import frozen, records_of
 from linly_profiling.context import (
@@ -21,7 +22,9 @@ from linly_profiling.context import (
     parse_traceparent,
     span_salt,
 )
+from linly_profiling.cuda import gpu_facts
 from linly_profiling.feed import Feed
+from linly_profiling.limits import memory_limit_bytes
 from linly_profiling.more import More
 from linly_profiling.record import OPEN, Flow, LoadedTrace, Record, Sample
 from linly_profiling.sampler import SAMPLER, Series
@@ -34,6 +37,7 @@ Item = TypeVar("Item")
 _new = object.__new__
 _MAX_MARKS = 1_000_000  # of all finished spans of a trace: 8 to 16 MB
 
+SAMPLER.also = BACKGROUND.tick
 _enabled = os.environ.get("LINLY_TRACE", "").lower() not in ("0", "off", "false", "no")
 _observers: tuple[Callable[[Trace], None], ...] = ()  # called with every new trace
 
@@ -70,6 +74,7 @@ class Trace:
         traceparent: str | None = None,
         tracestate: str | None = None,
         enabled: bool | None = None,
+        observed: bool = True,
     ) -> None:
         """Start the root span.
 
@@ -81,6 +86,7 @@ class Trace:
             traceparent: W3C header of the request that this one is part of; one that is malformed is ignored.
             tracestate: the header that came with it.
             enabled: False records nothing but the root, at next to no cost; by default what `enable` says.
+            observed: False hides it from recorders, and notes no pauses of the process in it.
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}; a trace keeps at least 1")
@@ -112,6 +118,12 @@ class Trace:
         self._previous: Span | None = None
         if not self.enabled:
             self._off = self.root = OffSpan.of(self.root)
+        if observed:
+            self._observe()
+
+    def _observe(self) -> None:
+        if self.enabled and self._clock_ns is time.perf_counter_ns:
+            BACKGROUND.watch(self)
         for take_up in _observers:
             take_up(self)
 
@@ -273,6 +285,9 @@ class Trace:
             return
         if outcome is None:
             outcome = "ok" if error is None else outcome_of(error)
+        if self.enabled:
+            BACKGROUND.unwatch(self)
+            self.root.set(memory_limit_bytes=memory_limit_bytes(), **gpu_facts())
         self.outcome = outcome
         self._room = 0
         now_ns = self._clock_ns()

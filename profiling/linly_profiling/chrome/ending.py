@@ -54,7 +54,6 @@ class EndingLanes:
 
 
 def _overlap(one: _Slice, other: _Slice) -> bool:
-    # Viewers put what begins at the instant of a slice without length inside of that slice.
-    return max(one.end_ns, one.start_ns + 1) > other.start_ns and one.start_ns < max(
-        other.end_ns, other.start_ns + 1
-    )
+    # Viewers put what begins at the instant of a slice without length inside of that slice: it counts as touching.
+    touching = one.start_ns == one.end_ns or other.start_ns == other.end_ns
+    return one.end_ns + touching > other.start_ns and one.start_ns < other.end_ns + touching

@@ -1,0 +1,95 @@
+"""What the sampler's thread looks after while traces are open, and notes in each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from linly_profiling.pauses import GcWatch, LoopWatch, Pause
+
+if TYPE_CHECKING:
+    from linly_profiling.trace import Trace
+
+
+class Background:
+    """Pauses of the whole process, and the memory of its GPUs.
+
+    Traces with a clock of their own, as in tests, are left alone: what is measured here is on the system's.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._traces: weakref.WeakSet[Trace] = weakref.WeakSet()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatch] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._loop_of: weakref.WeakKeyDictionary[Trace, LoopWatch] = weakref.WeakKeyDictionary()
+        self._gc = GcWatch()
+
+    def watch(self, trace: Trace) -> None:
+        """Begin to note things in a trace; in the thread, and if there is one the event loop, that it begins in."""
+        loop = asyncio._get_running_loop()
+        with self._lock:
+            self._traces.add(trace)
+            self._gc.begin()
+            if loop is not None:
+                watch = self._loops.get(loop) or LoopWatch(loop, threading.get_ident())
+                self._loops[loop] = self._loop_of[trace] = watch
+
+    def unwatch(self, trace: Trace) -> None:
+        """Note what there is, for the last time."""
+        with self._lock:
+            if trace not in self._traces:
+                return
+            self._note(asked=False)
+            self._traces.discard(trace)
+            loop = self._loop_of.pop(trace, None)
+            pause = loop.so_far() if loop is not None else None
+            if pause is not None:
+                _add([trace], [pause])
+            if not self._traces:
+                self._gc.end()
+                self._loops.clear()
+
+    def tick(self) -> None:
+        with self._lock:
+            self._note(asked=True)
+
+    def _note(self, *, asked: bool) -> None:
+        traces = list(self._traces)
+        _add(traces, self._gc.take())
+        for loop in list(self._loops.values()):
+            if asked:
+                loop.look()
+            mine = [trace for trace in traces if self._loop_of.get(trace) is loop]
+            _add(mine, loop.take())
+            lag_ms = loop.moved_lag_ms()
+            if lag_ms is not None:
+                _count(mine, "loop.lag_ms", "event loop", round(lag_ms, 3))
+
+    def forget(self) -> None:
+        """In a forked child: the parent's traces are none of its business."""
+        self._gc.end()
+        self.__init__()  # type: ignore[misc]
+
+
+def _add(traces: list[Trace], pauses: list[Pause]) -> None:
+    for pause in pauses:
+        for trace in traces:
+            start_ns = max(pause.start_ns, trace.root.start_ns)
+            if pause.end_ns > start_ns:
+                trace.add_span(pause.name, start_ns, pause.end_ns, row=pause.row, **pause.attrs)
+
+
+def _count(traces: list[Trace], name: str, track: str, value: float) -> None:
+    for trace in traces:
+        trace.counter(name, value, track)
+
+
+BACKGROUND = Background()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=BACKGROUND.forget)

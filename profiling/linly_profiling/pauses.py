@@ -1,0 +1,141 @@
+"""What stops everything: garbage collections, and event loops that somebody blocks.
+
+A blocked loop is seen from outside: the sampler's thread asks it for a sign of life, and if none comes it writes
+down where the loop's thread is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+BLOCKED_NS = 50_000_000  # a loop that is silent for longer is "blocked": two video frames at 40 fps
+GC_PAUSE_NS = 1_000_000
+_LAG_STEP_MS = 1.0  # the curve of the lag gets a point where it moved by this much
+_FRAMES = 16
+_PENDING = 1024
+
+LOOP_BLOCKED, GC_PAUSE = "linly.loop.blocked", "linly.gc.pause"
+
+
+class Pause(NamedTuple):
+    """What to record of a pause, in every trace that is open: a span with these fields; times of `perf_counter_ns`."""
+
+    name: str
+    row: str
+    start_ns: int
+    end_ns: int
+    attrs: dict[str, Any]
+
+
+class GcWatch:
+    """Collections that took longer than a millisecond. Python calls it in whatever thread it collects in."""
+
+    def __init__(self) -> None:
+        self._start_ns = 0
+        self._pauses: deque[Pause] = deque(maxlen=_PENDING)
+
+    def begin(self) -> None:
+        if self._seen not in gc.callbacks:
+            gc.callbacks.append(self._seen)
+
+    def end(self) -> None:
+        if self._seen in gc.callbacks:
+            gc.callbacks.remove(self._seen)
+
+    def take(self) -> list[Pause]:
+        return [self._pauses.popleft() for _ in range(len(self._pauses))]
+
+    def _seen(self, phase: str, info: dict[str, int]) -> None:
+        # Only this: a collection may begin anywhere, also where a trace holds its lock.
+        if phase == "start":
+            self._start_ns = time.perf_counter_ns()
+            return
+        end_ns = time.perf_counter_ns()
+        if end_ns - self._start_ns > GC_PAUSE_NS:
+            attrs = {"generation": info["generation"], "collected": info["collected"]}
+            self._pauses.append(Pause(GC_PAUSE, "gc", self._start_ns, end_ns, attrs))
+
+
+class LoopWatch:
+    """One event loop. `look` is called about 50 times a second in another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
+        self._loop = loop
+        self._thread_id = thread_id
+        self._asked_ns: int | None = None  # when the sign of life was asked for that has not come yet
+        self._stack: list[str] = []
+        self._pauses: deque[Pause] = deque(maxlen=_PENDING)
+        self._resting = False
+        self._drawn_ms: float | None = None
+        self.lag_ms: float | None = None
+
+    def look(self) -> None:
+        asked_ns, now_ns = self._asked_ns, time.perf_counter_ns()
+        if asked_ns is not None:
+            self.lag_ms = (now_ns - asked_ns) / 1e6
+            if now_ns - asked_ns > BLOCKED_NS and not self._stack:
+                self._stack = stack_of(self._thread_id)
+            return
+        self._resting = not self._resting
+        if self._resting:  # every other time: waking the loop costs it some 30 µs
+            return
+        self._stack = []
+        self._asked_ns = now_ns
+        try:
+            self._loop.call_soon_threadsafe(self._answer)
+        except RuntimeError:  # it has been closed
+            self._asked_ns = None
+
+    def take(self) -> list[Pause]:
+        return [self._pauses.popleft() for _ in range(len(self._pauses))]
+
+    def so_far(self) -> Pause | None:
+        """A pause that has not ended yet, for a trace that is closed by the very code that blocks."""
+        asked_ns, now_ns = self._asked_ns, time.perf_counter_ns()
+        if asked_ns is None or now_ns - asked_ns <= BLOCKED_NS:
+            return None
+        return Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, {"stack": self._stack})
+
+    def moved_lag_ms(self) -> float | None:
+        """The lag, where it moved since this was called last."""
+        lag_ms, drawn_ms = self.lag_ms, self._drawn_ms
+        if lag_ms is None or (drawn_ms is not None and abs(lag_ms - drawn_ms) < _LAG_STEP_MS):
+            return None
+        self._drawn_ms = lag_ms
+        return lag_ms
+
+    def _answer(self) -> None:
+        """Runs in the loop."""
+        asked_ns, self._asked_ns = self._asked_ns, None
+        if asked_ns is None:
+            return
+        now_ns = time.perf_counter_ns()
+        self.lag_ms = (now_ns - asked_ns) / 1e6
+        if now_ns - asked_ns > BLOCKED_NS:
+            attrs = {"stack": self._stack} if self._stack else {}
+            self._pauses.append(Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, attrs))
+
+
+def stack_of(thread_id: int) -> list[str]:
+    """Where a thread is: "file:line function", outermost first, without the event loop's own machinery."""
+    frame = sys._current_frames().get(thread_id)
+    frames = [f"{_short(each)}:{each.f_lineno} {each.f_code.co_qualname}" for each in _outwards(frame)]
+    return frames[:_FRAMES][::-1]
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None and frame.f_code.co_qualname != "Handle._run":
+        yield frame
+        frame = frame.f_back
+
+
+def _short(frame: FrameType) -> str:
+    """The last two parts of the path: enough to find it, and no home folder in a trace that is passed on."""
+    return "/".join(frame.f_code.co_filename.replace("\\", "/").rsplit("/", 2)[-2:])

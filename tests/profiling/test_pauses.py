@@ -1,0 +1,186 @@
+"""What stops the whole process is noted in the requests it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+
+import pytest
+from linly_profiling import Trace
+from linly_profiling.background import BACKGROUND
+from linly_profiling.limits import memory_limit_bytes
+from linly_profiling.overhead import ns_per_span
+from linly_profiling.pauses import GcWatch, LoopWatch, stack_of
+from trace_tools import MS, Clock, only, until
+
+BLOCKED_S = 0.15
+
+pytestmark = pytest.mark.usefixtures("_a_loop_may_be_blocked")
+
+
+@pytest.fixture
+def _a_loop_may_be_blocked(_event_loop_is_never_blocked: list[str]) -> object:
+    yield
+    _event_loop_is_never_blocked.clear()
+
+
+def read_a_big_file_in_the_loop() -> None:
+    """Stands for any call that should have gone to a thread."""
+    time.sleep(BLOCKED_S)
+
+
+def test_a_blocked_event_loop_is_recorded_with_the_place_that_blocked_it() -> None:
+    async def main() -> Trace:
+        with Trace("r") as trace:
+            await asyncio.sleep(0.1)  # the first sign of life
+            read_a_big_file_in_the_loop()
+            await asyncio.sleep(0.1)
+        return trace
+
+    trace = asyncio.run(main())
+    blocked = only(trace, "linly.loop.blocked")
+    assert 0.4 * BLOCKED_S < blocked.duration_ns / 1e9 < 10 * BLOCKED_S
+    stack = blocked.attrs["stack"]
+    assert isinstance(stack, list)
+    assert "read_a_big_file_in_the_loop" in str(stack[-1])
+    assert "profiling/test_pauses.py:" in str(stack[-1])
+    assert blocked.attrs["row"] == "event loop"
+    lags = [sample.value for sample in trace.snapshot().samples if sample.name == "loop.lag_ms"]
+    assert max(lags) > 400 * BLOCKED_S
+
+
+def test_a_block_that_lasts_until_the_request_is_closed_is_recorded_too() -> None:
+    async def main() -> Trace:
+        with Trace("outer"):  # keeps the loop watched
+            await asyncio.sleep(0.1)
+            with Trace("r") as trace:
+                read_a_big_file_in_the_loop()
+        return trace
+
+    blocked = only(asyncio.run(main()), "linly.loop.blocked")
+    assert "read_a_big_file_in_the_loop" in str(blocked.attrs["stack"])
+
+
+def test_a_free_event_loop_gives_a_curve_of_its_lag_and_no_block() -> None:
+    async def main() -> Trace:
+        with Trace("r") as trace:
+            for _ in range(10):
+                await asyncio.sleep(0.02)
+        return trace
+
+    trace = asyncio.run(main())
+    assert [sample.track for sample in trace.snapshot().samples if sample.name == "loop.lag_ms"]
+
+
+def test_a_request_of_another_loop_or_of_none_is_not_blamed() -> None:
+    outside = Trace("outside")
+
+    async def main() -> None:
+        with Trace("inside"):
+            await asyncio.sleep(0.1)
+            read_a_big_file_in_the_loop()
+            await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+    outside.close()
+    assert [record.name for record in outside.records() if record.name == "linly.loop.blocked"] == []
+
+
+def test_a_trace_with_a_clock_of_its_own_is_left_alone() -> None:
+    async def main() -> Trace:
+        with Trace("r", clock_ns=Clock()) as trace:
+            await asyncio.sleep(0.06)
+        return trace
+
+    assert [record.name for record in asyncio.run(main()).records()] == ["linly.request"]
+
+
+def test_a_loop_that_was_closed_does_no_harm() -> None:
+    loop = asyncio.new_event_loop()
+    watch = LoopWatch(loop, 0)
+    loop.close()
+    for _ in range(4):
+        watch.look()
+    assert watch.take() == []
+
+
+def test_the_stack_of_a_thread_that_is_gone_is_empty() -> None:
+    assert stack_of(-1) == []
+
+
+def test_a_long_garbage_collection_is_recorded() -> None:
+    rubbish = [[number] for number in range(300_000)]
+    with Trace("r") as trace:
+        gc.collect()
+    del rubbish
+    pauses = [record for record in trace.records() if record.name == "linly.gc.pause"]
+    assert pauses
+    assert pauses[0].attrs["generation"] == 2
+    assert pauses[0].duration_ns > MS
+
+
+def test_short_collections_are_not_recorded_and_nobody_watches_when_no_trace_is_open() -> None:
+    watch = GcWatch()
+    watch.begin()
+    gc.collect(0)
+    watch.end()
+    assert watch.take() == []
+    before = list(gc.callbacks)
+    with Trace("r"):
+        assert len(gc.callbacks) == len(before) + 1
+    assert gc.callbacks == before
+
+
+def test_a_request_that_ended_is_forgotten() -> None:
+    for number in range(50):
+        Trace(f"r{number}").close()
+    assert len(BACKGROUND._traces) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_process_can_watch_its_own_loop() -> None:
+    reader, writer = os.pipe()
+    parent = Trace("parent")
+    child = os.fork()
+    if child == 0:
+        try:
+
+            async def main() -> Trace:
+                with Trace("child") as trace:
+                    await asyncio.sleep(0.1)
+                return trace
+
+            samples = asyncio.run(main()).snapshot().samples
+            os.write(writer, b"1" if any(sample.name == "loop.lag_ms" for sample in samples) else b"0")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    parent.close()
+    assert os.read(reader, 1) == b"1"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_request_knows_how_much_memory_it_may_use() -> None:
+    with Trace("r") as trace:
+        pass
+    limit = trace.records()[0].attrs["memory_limit_bytes"]
+    assert limit == memory_limit_bytes()
+    assert limit is None or limit > 100_000_000
+
+
+def test_tracing_tells_what_a_span_costs_and_leaves_no_trace_of_the_measurement() -> None:
+    seen: list[str] = []
+    from linly_profiling.trace import observe
+
+    end = observe(lambda trace: seen.append(trace.request_id))
+    try:
+        ns_per_span.cache_clear()
+        assert 100 < ns_per_span() < 1_000_000
+    finally:
+        end()
+    assert seen == []
+    until(lambda: len(BACKGROUND._traces) == 0)
