@@ -8,43 +8,72 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from linly_pipeline.channel import Channel
 
 T = TypeVar("T")
+
+WAITS_FOR_INPUT, BUSY, WAITS_FOR_ROOM = range(3)  # what the counter "stage.state" of a trace shows
+_SHORTEST_NS = 100_000  # a state that does not last this long is not told: most reads find their item waiting
+
+
+class Arrival(NamedTuple):
+    """An item that a stage has read.
+
+    Attributes:
+        kind: its type's name, in lower case.
+        put_ns: when the stage before put it into the channel.
+        got_ns: when it was read.
+    """
+
+    kind: str
+    put_ns: int
+    got_ns: int
 
 
 class StageClock:
     """Splits the time since `start()` into wait-in, busy and wait-out; they sum to the whole.
 
     A stage may read and write from several tasks: time in which it waits for input at all is wait-in.
-    `stalled` is called once if the stage is busy for `limit_s` without reading, writing or ending.
+    `stalled` is called once if the stage is busy for `limit_s` without reading, writing or ending; `tell` gets
+    every state that lasted, and when it began.
     """
 
     def __init__(
-        self, clock_ns: Callable[[], int], limit_s: float | None, stalled: Callable[[], None]
+        self,
+        clock_ns: Callable[[], int],
+        limit_s: float | None,
+        stalled: Callable[[], None],
+        tell: Callable[[int, int], None] | None = None,
     ) -> None:
         self._clock_ns = clock_ns
         self._limit_s = limit_s
         self._stalled = stalled
+        self._tell = tell
+        self._state = self._told = BUSY
+        self._state_since_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._since_ns = 0
         self._reading = self._writing = 0
         self._running = False
         self.wait_in_ns = self.busy_ns = self.wait_out_ns = 0
         self.items_in = self.items_out = 0
+        self.arrival: Arrival | None = None
         self.first_in_ns: int | None = None
         self.ready_ns: int | None = None
         self.first_out_ns: int | None = None
 
     def start(self) -> None:
-        self._since_ns = self._clock_ns()
+        self._since_ns = self._state_since_ns = self._clock_ns()
         self._running = True
+        if self._tell is not None:
+            self._tell(BUSY, self._since_ns)
         self._arm()
 
     def stop(self) -> None:
         self._lap()
+        self._end_state(self._since_ns)
         self._running = False
         self._arm()
 
@@ -60,6 +89,7 @@ class StageClock:
             finally:
                 self._lap(reading=-1)
             self.items_in += 1
+            self.arrival = Arrival(type(item).__name__.lower(), channel.put_ns or 0, self._since_ns)
             if self.first_in_ns is None:
                 self.first_in_ns = self._since_ns
             if self.first_out_ns is None:
@@ -111,7 +141,17 @@ class StageClock:
         self._since_ns = now_ns
         self._reading += reading
         self._writing += writing
+        state = WAITS_FOR_INPUT if self._reading else WAITS_FOR_ROOM if self._writing else BUSY
+        if state != self._state:
+            self._end_state(now_ns)
+            self._state, self._state_since_ns = state, now_ns
         self._arm()
+
+    def _end_state(self, now_ns: int) -> None:
+        lasted = now_ns - self._state_since_ns >= _SHORTEST_NS
+        if lasted and self._running and self._state != self._told and self._tell is not None:
+            self._told = self._state
+            self._tell(self._state, self._state_since_ns)
 
     def _arm(self) -> None:
         """Watch for a stall while the stage is busy, and only then."""

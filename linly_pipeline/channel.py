@@ -47,13 +47,14 @@ class Channel(Generic[T]):
     def __init__(self, capacity: int, *, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         if capacity < 1:
             raise ValueError(f"a channel holds at least one item, not {capacity}")
-        self._items: deque[T] = deque()
+        self._items: deque[tuple[T, int]] = deque()
         self._capacity = capacity
         self._clock_ns = clock_ns
         self._closed = False
         self._left = False
         self._writer: asyncio.Future[None] | None = None
         self._reader: asyncio.Future[None] | None = None
+        self.put_ns: int | None = None  # when the item that was read last had been put
         self._peak = self._passed = self._writer_wait_ns = self._reader_wait_ns = 0
 
     async def put(self, item: T) -> None:
@@ -74,7 +75,7 @@ class Channel(Generic[T]):
 
     def put_nowait(self, item: T) -> None:
         """Add an item without waiting; for a writer that keeps to `capacity` by other means."""
-        self._items.append(item)
+        self._items.append((item, self._clock_ns()))
         self._peak = max(self._peak, len(self._items))
         _wake(self._reader)
 
@@ -98,10 +99,15 @@ class Channel(Generic[T]):
                 raise StopAsyncIteration
             self._reader = asyncio.get_running_loop().create_future()
             self._reader_wait_ns += await self._timed(self._reader)
-        item = self._items.popleft()
+        item, self.put_ns = self._items.popleft()
         self._passed += 1
         _wake(self._writer)
         return item
+
+    @property
+    def depth(self) -> int:
+        """Items waiting now."""
+        return len(self._items)
 
     def statistics(self) -> ChannelStatistics:
         return ChannelStatistics(

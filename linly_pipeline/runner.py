@@ -66,6 +66,7 @@ class Runner:
         self._sink = sink
         self._limits = limits
         self._crew = Crew(limits.grace_s)
+        self._spans: list[Span] = []
         self._recognised = any(stage.kind == "asr" for stage in stages)
 
     async def run(self, source: Packet | AsyncIterator[Packet]) -> None:
@@ -125,7 +126,7 @@ class Runner:
         self, order: int, stage: AnyStage, inbox: Channel[Packet], outbox: Channel[Packet]
     ) -> None:
         turn = self._turn
-        clock = StageClock(turn.clock_ns, self._limits.stall_s, lambda: self._stalled(stage.name))
+        clock = self._clock(stage.name, stage.row)
         span = turn.trace.start(
             f"linly.stage {stage.row}",
             exact=True,
@@ -134,6 +135,7 @@ class Runner:
             order=order,
             lookahead_ms=stage.lookahead_ms,
         )
+        self._spans.append(span)
         clock.start()
         media_s: float | None = None
         try:
@@ -146,6 +148,7 @@ class Runner:
                         self._check_type(stage, item)
                         turn.observe_output(stage, item)
                         media_s = _media_end_s(item, media_s)
+                        self._draw_arrow(order, span, clock)
                         await clock.write(outbox, item)
         except BaseException as error:  # noqa: BLE001  a stage is somebody else's code: named, and raised below
             self._close_span(span, stage, clock, media_s, error)
@@ -166,8 +169,25 @@ class Runner:
         self, stage: AnyStage, clock: StageClock, inbox: Channel[Packet]
     ) -> AsyncIterator[Packet]:
         async for item in clock.read(inbox):
+            self._turn.trace.counter("queue.depth", inbox.depth, stage.row)
             self._turn.observe_input(stage, item, self._recognised)
             yield item
+
+    def _clock(self, name: str, row: str) -> StageClock:
+        trace = self._turn.trace
+
+        def tell(state: int, at_ns: int) -> None:
+            trace.counter("stage.state", state, row, at_ns=at_ns)
+
+        return StageClock(self._turn.clock_ns, self._limits.stall_s, lambda: self._stalled(name), tell)
+
+    def _draw_arrow(self, order: int, span: Span, clock: StageClock) -> None:
+        """From the stage before to what this one makes of it: one for each output that took new input."""
+        arrival, clock.arrival = clock.arrival, None
+        if arrival is not None and 0 < order <= len(self._spans):
+            self._turn.trace.flow(
+                self._spans[order - 1], span, arrival.kind, from_ns=arrival.put_ns, to_ns=arrival.got_ns
+            )
 
     def _as_stage_error(self, name: str, error: BaseException) -> BaseException:
         """What a stage's exception means for the turn."""
@@ -227,16 +247,17 @@ class Runner:
 
     async def _run_sink(self, inbox: Channel[Packet]) -> None:
         turn, sink = self._turn, self._sink
-        clock = StageClock(turn.clock_ns, self._limits.stall_s, lambda: self._stalled(sink.name))
-        span = turn.trace.start(
-            "linly.stage sink", exact=True, stage=sink.name, row="sink", order=len(self._stages)
-        )
+        order = len(self._stages)
+        clock = self._clock(sink.name, "sink")
+        span = turn.trace.start("linly.stage sink", exact=True, stage=sink.name, row="sink", order=order)
         clock.start()
         error: BaseException | None = None
         try:
             with attach(span):
                 await sink.begin(turn)
                 async for item in clock.read(inbox):
+                    turn.trace.counter("queue.depth", inbox.depth, "sink")
+                    self._draw_arrow(order, span, clock)
                     await sink.write(item)
                     clock.delivered()
                     if isinstance(item, Video):

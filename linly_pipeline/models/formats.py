@@ -91,6 +91,7 @@ class _Reader:
 # Bytes of the fixed-size value types of GGUF, by number; 8 is a string, 9 an array.
 _GGUF_VALUE_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _GGUF_STRING, _GGUF_ARRAY = 8, 9
+_GGUF_INTEGERS, _GGUF_SIGNED = {0, 1, 2, 3, 4, 5, 10, 11}, {1, 3, 5, 11}
 _GGUF_ALIGNMENT = 32
 
 
@@ -113,6 +114,29 @@ def _gguf(reader: _Reader) -> None:
         last_offset = max(last_offset, reader.u64())
     padding = -reader.position % _GGUF_ALIGNMENT
     reader.skip(padding + last_offset + 1)
+
+
+def gguf_numbers(path: Path) -> dict[str, int]:
+    """The whole numbers in the header of a GGUF file, by their names; empty if it cannot be read."""
+    try:
+        with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+            return _gguf_numbers(_Reader(data))
+    except (OSError, ValueError, _Foreign, _Cut, RecursionError):
+        return {}
+
+
+def _gguf_numbers(reader: _Reader) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    reader.skip(16)
+    for _ in range(reader.u64()):
+        name = reader.take(reader.u64()).decode("utf-8", "replace")
+        type_number = reader.u32()
+        start = reader.position
+        _skip_gguf_value(reader, type_number)
+        if type_number in _GGUF_INTEGERS:
+            raw = reader.data[start : reader.position]
+            numbers[name] = int.from_bytes(raw, "little", signed=type_number in _GGUF_SIGNED)
+    return numbers
 
 
 def _skip_gguf_value(reader: _Reader, type_number: int) -> None:

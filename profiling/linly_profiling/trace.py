@@ -213,11 +213,19 @@ class Trace:
             return TracedAsyncIterator(aiter(items), open_span)
         return TracedIterator(iter(items), open_span)
 
-    def counter(self, name: str, value: float, track: str = "") -> None:
-        """Record a value that rises and falls: a queue's depth, bytes in a cache. NaN and infinity are ignored."""
+    def counter(self, name: str, value: float, track: str = "", *, at_ns: int | None = None) -> None:
+        """Record a value that rises and falls: a queue's depth, bytes in a cache. NaN and infinity are ignored.
+
+        Args:
+            name: what is counted, with few distinct values.
+            value: from now on.
+            track: groups counters, usually by stage.
+            at_ns: since when, on the trace's clock; by default now.
+        """
         number = finite(value)
         if number is not None and self.outcome is None and self._off is None:
-            self._keep(self._samples, Sample(clean_name(name), clean_name(track), self._clock_ns(), number))
+            at_ns = self._clock_ns() if at_ns is None else at_ns
+            self._keep(self._samples, Sample(clean_name(name), clean_name(track), at_ns, number))
 
     def flow(
         self,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from linly_pipeline import Chat, Message, ModelError, StageError, Text
 from linly_pipeline.stages.llm.chat import conversation, whole_sentences
+from linly_pipeline.stages.llm.kv_cache import kv_bytes_per_token
 from linly_pipeline.testing import check_stage, fake_turn, run_virtual
 
 
@@ -39,6 +40,26 @@ def test_only_the_new_part_of_a_prompt_is_evaluated(chat: Any) -> None:
     assert cold["cached_tokens"] > 10, "the system prompt was evaluated when the model was loaded"
     assert warm["prompt_tokens"] - warm["cached_tokens"] < 20
     assert warm["cached_tokens"] > cold["prompt_tokens"]
+
+
+def test_each_token_is_marked_with_the_size_of_the_kv_cache(chat: Any) -> None:
+    turn = fake_turn()
+    tokens = chat(Text("What is a rainbow?"), turn=turn)
+    [span] = [record for record in turn.trace.records() if record.name == "llm.generate"]
+    sizes = [mark.value for mark in span.marks if mark.name == "token"]
+    assert len(sizes) >= len(tokens)
+    a_token = (
+        30 * 3 * (64 + 64) * 2
+    )  # layers, KV heads, key and value length, bytes: SmolLM2-135M's config.json
+    assert sizes[0] == a_token * (_generation(turn)["prompt_tokens"] + 1)
+    assert {after - before for before, after in zip(sizes, sizes[1:], strict=False)} <= {a_token, 2 * a_token}
+
+
+def test_a_file_that_is_no_gguf_has_no_known_kv_cache(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    for content in (b"", b"GGUF", b"GGUF" + bytes(40), b"GGUF" + b"\xff" * 40):
+        path.write_bytes(content)
+        assert kv_bytes_per_token(path) is None
 
 
 def test_the_trace_counts_tokens_and_holds_no_text(chat: Any) -> None:

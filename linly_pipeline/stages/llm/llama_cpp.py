@@ -13,6 +13,7 @@ from linly_pipeline.machine import usable_cores
 from linly_pipeline.models import check_file, locate
 from linly_pipeline.registry import About
 from linly_pipeline.stages.llm.chat import SYSTEM_PROMPT, ChatMessage, ChatStage, roles
+from linly_pipeline.stages.llm.kv_cache import kv_bytes_per_token
 from linly_pipeline.workers import Worker
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Chat(ChatStage):
         self.prompt_threads = prompt_threads or min(usable_cores(), MOST_PROMPT_THREADS)
         self._worker = Worker(f"linly-{self.name}")
         self._server: Server | None = None
+        self._kv_bytes_per_token: int | None = None
 
     async def load(self) -> None:
         if self._server is None:
@@ -94,7 +96,7 @@ class Chat(ChatStage):
 
     async def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str | None]:
         def produce(emit: Callable[[str | None], bool]) -> None:
-            with turn.span("llm.generate", messages=roles(messages)) as span:
+            with turn.span("llm.generate", model=Path(self.model).stem, messages=roles(messages)) as span:
                 self._generate(messages, turn.seed, emit, span)
 
         async for piece in self._worker.stream(turn, produce, ahead=self.max_tokens + 1):
@@ -111,6 +113,7 @@ class Chat(ChatStage):
         except RuntimeError as error:
             raise ModelError(f"'{path}' does not load as a GGUF model: {error}") from error
         self._warm_up(server)
+        self._kv_bytes_per_token = kv_bytes_per_token(path)
         return server
 
     def _parameters(self, xllamacpp: Any, path: Path) -> Any:
@@ -152,7 +155,8 @@ class Chat(ChatStage):
             if "error" in chunk:
                 failures.append(str(chunk["error"].get("message", chunk["error"])))
                 return True
-            if timings := chunk.get("timings"):
+            timings = chunk.get("timings")
+            if timings:
                 span.set(
                     prompt_tokens=timings["cache_n"] + timings["prompt_n"],
                     cached_tokens=timings["cache_n"],
@@ -166,12 +170,21 @@ class Chat(ChatStage):
             piece = choice["delta"].get("content")
             if not piece:
                 return False
-            span.mark("token")
+            self._mark_token(span, timings)
             return not emit(piece)
 
         self._server.handle_chat_completions(self._request(messages, seed), take)
         if failures:
             raise StageError(f"stage {self.name!r} failed: {failures[0]}", stage=self.name)
+
+    def _mark_token(self, span: Span, timings: dict[str, Any] | None) -> None:
+        """A token, and the bytes in the KV cache with it."""
+        if timings and self._kv_bytes_per_token:
+            tokens = timings["cache_n"] + timings["prompt_n"] + timings["predicted_n"]
+            span.mark("token", tokens * self._kv_bytes_per_token)
+            span.trace.counter("kv_cache.bytes", tokens * self._kv_bytes_per_token, "llm")
+        else:
+            span.mark("token")
 
     def _request(self, messages: list[ChatMessage], seed: int) -> dict[str, Any]:
         return {
@@ -182,6 +195,7 @@ class Chat(ChatStage):
             "seed": seed,
             "stream": True,
             "stream_options": {"include_usage": True},
+            "timings_per_token": True,
             "cache_prompt": True,
         }
 
