@@ -1,7 +1,8 @@
 """What stops everything: garbage collections, and event loops that somebody blocks.
 
 A blocked loop is seen from outside: the sampler's thread asks it for a sign of life, and if none comes it writes
-down where the loop's thread is.
+down where the loop's thread is. If that is nowhere, the process was "starved": other programs had the processors,
+or code written in C kept Python's interpreter lock.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ BLOCKED_NS = 50_000_000  # a loop that is silent for longer is "blocked": two vi
 GC_PAUSE_NS = 1_000_000
 _LAG_STEP_MS = 1.0  # the curve of the lag gets a point where it moved by this much
 _FRAMES = 16
+_WAITING = ("selectors.py", "windows_events.py")  # where an event loop waits when it has nothing to do
 _PENDING = 1024
 
 LOOP_BLOCKED, GC_PAUSE = "linly.loop.blocked", "linly.gc.pause"
@@ -70,7 +72,7 @@ class LoopWatch:
         self._loop = loop
         self._thread_id = thread_id
         self._asked_ns: int | None = None  # when the sign of life was asked for that has not come yet
-        self._stack: list[str] = []
+        self._attrs: dict[str, Any] | None = None
         self._pauses: deque[Pause] = deque(maxlen=_PENDING)
         self._resting = False
         self._drawn_ms: float | None = None
@@ -80,13 +82,13 @@ class LoopWatch:
         asked_ns, now_ns = self._asked_ns, time.perf_counter_ns()
         if asked_ns is not None:
             self.lag_ms = (now_ns - asked_ns) / 1e6
-            if now_ns - asked_ns > BLOCKED_NS and not self._stack:
-                self._stack = stack_of(self._thread_id)
+            if now_ns - asked_ns > BLOCKED_NS and self._attrs is None:
+                self._attrs = _attrs(stack_of(self._thread_id))
             return
         self._resting = not self._resting
         if self._resting:  # every other time: waking the loop costs it some 30 µs
             return
-        self._stack = []
+        self._attrs = None
         self._asked_ns = now_ns
         try:
             self._loop.call_soon_threadsafe(self._answer)
@@ -101,7 +103,7 @@ class LoopWatch:
         asked_ns, now_ns = self._asked_ns, time.perf_counter_ns()
         if asked_ns is None or now_ns - asked_ns <= BLOCKED_NS:
             return None
-        return Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, {"stack": self._stack})
+        return Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, self._attrs or _attrs([]))
 
     def moved_lag_ms(self) -> float | None:
         """The lag, where it moved since this was called last."""
@@ -119,12 +121,20 @@ class LoopWatch:
         now_ns = time.perf_counter_ns()
         self.lag_ms = (now_ns - asked_ns) / 1e6
         if now_ns - asked_ns > BLOCKED_NS:
-            attrs = {"stack": self._stack} if self._stack else {}
-            self._pauses.append(Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, attrs))
+            self._pauses.append(
+                Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, self._attrs or _attrs([]))
+            )
+
+
+def _attrs(stack: list[str]) -> dict[str, Any]:
+    """What is known of a block. A loop that only waits for events, or could not be looked at, was starved."""
+    if not stack or stack[-1].split(":")[0].endswith(_WAITING):
+        return {"starved": True}
+    return {"stack": stack}
 
 
 def stack_of(thread_id: int) -> list[str]:
-    """Where a thread is: "file:line function", outermost first, without the event loop's own machinery."""
+    """Where a thread is: "file:line function", outermost first, without the machinery of event loop and import."""
     frame = sys._current_frames().get(thread_id)
     frames = [f"{_short(each)}:{each.f_lineno} {each.f_code.co_qualname}" for each in _outwards(frame)]
     return frames[:_FRAMES][::-1]
@@ -132,7 +142,8 @@ def stack_of(thread_id: int) -> list[str]:
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None and frame.f_code.co_qualname != "Handle._run":
-        yield frame
+        if not frame.f_code.co_filename.startswith("<frozen importlib"):
+            yield frame
         frame = frame.f_back
 
 

@@ -16,6 +16,7 @@ from linly_pipeline.errors import ConfigError, ModelError
 from linly_pipeline.packets import FloatArray, Phoneme
 from linly_pipeline.registry import About
 from linly_pipeline.stages.tts.synthesiser import Synthesiser
+from linly_pipeline.text import speakable
 
 if TYPE_CHECKING:
     from linly_pipeline.turn import Turn
@@ -100,7 +101,8 @@ class Hibari(Synthesiser):
             raise ModelError(
                 f"'{engine.model_path}' has no phoneme durations: install hibari-tts 0.2 ({error})"
             ) from error
-        for phonemes in engine.phonemize("Ready to speak, at once."):
+        # The whole way from text to sound once: the first use of each part of it takes its time.
+        for phonemes in engine.phonemize(speakable("Ready to *speak*, at once.")):
             self._call(engine, engine.ids(phonemes), seed=0)
         return engine
 
