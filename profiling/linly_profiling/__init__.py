@@ -23,8 +23,9 @@ from linly_profiling.span import Span, attach, current_span
 from linly_profiling.trace import Trace, enable
 
 if TYPE_CHECKING:
-    from linly_profiling.chrome import TraceFileError, load, save_chrome
+    from linly_profiling.chrome import TraceFileError
     from linly_profiling.chrome.stream import TraceFile
+    from linly_profiling.formats import load, save
     from linly_profiling.recorder import Exporter, Recorder
     from linly_profiling.report import Report
     from linly_profiling.sampling import Sampling
@@ -37,7 +38,8 @@ _LATER = {
     "Sampling": "linly_profiling.sampling",
     "TraceFile": "linly_profiling.chrome.stream",
     "TraceFileError": "linly_profiling.chrome",
-    "load": "linly_profiling.chrome",
+    "load": "linly_profiling.formats",
+    "save": "linly_profiling.formats",
     "save_chrome": "linly_profiling.chrome",
 }
 
@@ -61,7 +63,7 @@ __all__ = [
     "current_span",
     "enable",
     "load",
-    "save_chrome",
+    "save",
     "traced",
 ]
 

@@ -331,10 +331,10 @@ class Trace:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a Chrome trace, for Perfetto and chrome://tracing; see `save_chrome`."""
-        from linly_profiling.chrome import save_chrome
+        """Write a Chrome trace, for Perfetto and chrome://tracing, or what else the suffix asks for; see `save`."""
+        from linly_profiling.formats import save
 
-        return save_chrome(path, [self])
+        return save(path, [self])
 
     def __len__(self) -> int:
         """How many spans `records` would give."""

@@ -82,6 +82,11 @@ def _rows_and_depths(records: Iterable[Record]) -> tuple[dict[int, str], dict[in
     return rows, depths
 
 
+def rows_of(records: Iterable[Record]) -> dict[int, str]:
+    """The row that each span of a trace is drawn in, by span ID."""
+    return _rows_and_depths(records)[0]
+
+
 def _row_names(records: Iterable[Record], row_of: dict[int, str]) -> list[str]:
     """Rows from top to bottom: the request, then stages by their order, then by their first appearance."""
     keys: dict[str, tuple[float, int]] = {}

@@ -1,4 +1,4 @@
-"""Reading back what `save_chrome` and `TraceFile` wrote, also if the writer was killed."""
+"""Reading back what `save` and `TraceFile` wrote, also if the writer was killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TraceFileError(ValueError):
 
 
 def load(path: str | os.PathLike[str]) -> list[LoadedTrace]:
-    """Read a file written by `Trace.save`, `save_chrome` or `TraceFile`: the same nanoseconds, attributes and marks.
+    """Read a file written by `Trace.save`, `save` or `TraceFile`: the same nanoseconds, attributes and marks.
 
     Raises:
         OSError: the file cannot be read.

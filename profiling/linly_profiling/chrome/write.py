@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linly_profiling.chrome.codec import OWN
 from linly_profiling.chrome.events import (
@@ -26,31 +23,14 @@ from linly_profiling.chrome.events import (
 from linly_profiling.chrome.layout import Layout, Place, lay_out
 from linly_profiling.chrome.names import END, FIRST_PID, HEAD, VERSION
 from linly_profiling.chrome.text import display, dumps, pack
-from linly_profiling.files import write_whole
 from linly_profiling.record import Flow, LoadedTrace, Sample
-
-if TYPE_CHECKING:
-    from linly_profiling.trace import Trace
 
 _BASE_STEP_NS = 7_889_238 * 10**9  # three months, as PyTorch's profiler counts: both files share one zero
 
 
-def save_chrome(path: str | os.PathLike[str], traces: Iterable[Trace | LoadedTrace]) -> Path:
-    """Write one or several traces into one file, each as a process of its own.
-
-    The file appears whole or not at all. A path that ends in ".gz" is compressed.
-
-    Returns:
-        The path written.
-
-    Raises:
-        OSError: the folder is missing or cannot be written.
-    """
-    path = Path(path)
-    text = "".join(_document([trace.snapshot() for trace in traces]))
-    data = text.encode("utf-8")
-    write_whole(path, gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data)
-    return path
+def document(traces: Sequence[LoadedTrace]) -> str:
+    """The text of a file with one or several traces, each as a process of its own."""
+    return "".join(_document(traces))
 
 
 def _document(traces: Sequence[LoadedTrace]) -> Iterator[str]:

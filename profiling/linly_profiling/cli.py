@@ -1,0 +1,270 @@
+"""The commands `report` and `trace`: for `python -m linly_profiling`, and for programs that take them into their own.
+
+parser = argparse.ArgumentParser()
+add_commands(parser.add_subparsers(required=True))
+args = parser.parse_args()
+return args.run(args)     # raises CommandError, with a sentence for the user
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linly_profiling.record import LoadedTrace
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+PASSED, FAILED, UNUSABLE = 0, 1, 2
+_SUFFIXES = (".json", ".json.gz")
+
+
+class CommandError(Exception):
+    """A command cannot be carried out; the message says why, and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and give its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m linly_profiling", description="Reads traces and says where the time and memory went."
+    )
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    args = parser.parse_args(arguments)
+    try:
+        code: int = args.run(args)
+    except CommandError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return UNUSABLE
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+        sys.stderr.close()
+        return FAILED
+    return code
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `report` and `trace`."""
+    _add_report(subparsers)
+    trace = subparsers.add_parser(
+        "trace",
+        help="repair, convert and merge trace files",
+        description="Repair, convert and merge trace files.",
+    )
+    actions = trace.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _add_repair(actions)
+    _add_convert(actions)
+    _add_merge(actions)
+
+
+def _add_report(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "report",
+        help="say where the time of saved traces went, and what to do about it",
+        description="One request: the time to first token, audio and frame, split into who owned each part; the"
+        " critical path, a table of stages, and advice. Several requests: percentiles.",
+        epilog="examples:\n"
+        "  linly report answer.trace.json\n"
+        "  linly report answer.trace.json --html answer.html\n"
+        "  linly report --diff before.json after.json\n"
+        "  linly report --gate budget.toml traces/*.json     (exit code 1: over budget, 2: unusable)\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "traces", nargs="*", type=Path, metavar="TRACE", help="a .json or .json.gz file, or a folder of them"
+    )
+    parser.add_argument("--request", metavar="ID", help="only this request of the files")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that works offline")
+    parser.add_argument(
+        "--diff", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="compare two files, or two folders"
+    )
+    parser.add_argument("--gate", type=Path, metavar="TOML", help="hold the traces against a budget, for CI")
+    parser.set_defaults(run=_report)
+
+
+def _add_repair(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "repair",
+        help="make a whole trace of one whose program was killed",
+        description="Reads what is whole of a trace file whose program was killed, and writes it anew.",
+        epilog="example: linly trace repair traces/run.json",
+    )
+    parser.add_argument("trace", type=Path, metavar="TRACE")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: NAME.repaired.json, beside it"
+    )
+    parser.set_defaults(run=_repair)
+
+
+def _add_convert(actions: Subparsers) -> None:
+    from linly_profiling.formats import SUFFIXES
+
+    parser = actions.add_parser(
+        "convert",
+        help="write a trace in another format",
+        description=f"Writes a trace in the format that the suffix names: {', '.join(SUFFIXES)}, each also with .gz.",
+        epilog="example: linly trace convert answer.trace.json answer.pftrace",
+    )
+    parser.add_argument("trace", type=Path, metavar="TRACE")
+    parser.add_argument("output", type=Path, metavar="FILE")
+    parser.set_defaults(run=_convert)
+
+
+def _add_merge(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "merge",
+        help="put several trace files into one",
+        description="Puts the requests of several files into one file, on one time axis. The parts of a request that"
+        " a long run left in several files are joined.",
+        epilog="example: linly trace merge traces/run.1.json traces/run.json -o day.json",
+    )
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.set_defaults(run=_merge)
+
+
+def read(paths: Sequence[Path]) -> list[LoadedTrace]:
+    """The requests of files and folders; the parts of one request joined.
+
+    Raises:
+        CommandError: a file cannot be read, or a folder holds none.
+    """
+    from linly_profiling.chrome.repair import joined
+    from linly_profiling.formats import load
+
+    found: list[LoadedTrace] = []
+    for path in _files(paths):
+        try:
+            found += load(path)
+        except ValueError as error:  # TraceFileError, or an unknown suffix
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"cannot read '{path}': {error.strerror or error}") from error
+    return joined(found)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES))
+        if not inside:
+            raise CommandError(f"there is no trace in '{path}': it holds no .json file")
+        found += inside
+    return found
+
+
+def _report(args: argparse.Namespace) -> int:
+    if args.diff is not None:
+        return _diff(args)
+    if not args.traces:
+        raise CommandError("name a trace file, as in: report answer.trace.json")
+    if args.gate is not None:
+        return _gate(args)
+    traces = read(args.traces)
+    if args.request is not None:
+        traces = _chosen(traces, args.request)
+    if args.html is not None:
+        return _html(traces, args.html)
+    _print_reports(traces, as_json=args.json)
+    return PASSED
+
+
+def _chosen(traces: list[LoadedTrace], request_id: str) -> list[LoadedTrace]:
+    found = [trace for trace in traces if trace.request_id == request_id]
+    if not found:
+        known = ", ".join(trace.request_id for trace in traces[:10])
+        raise CommandError(f"there is no request {request_id!r}; there are: {known}")
+    return found
+
+
+def _print_reports(traces: list[LoadedTrace], *, as_json: bool) -> None:
+    from linly_profiling.compare import Summary
+    from linly_profiling.report import Report
+
+    reports = [Report.of(trace) for trace in traces]
+    if as_json:
+        print(_dumps([report.to_dict() for report in reports]))
+    elif len(reports) == 1:
+        print(reports[0])
+    else:
+        print(Summary.of(traces))
+        print("\n--request ID shows one of them in full")
+
+
+def _html(traces: list[LoadedTrace], path: Path) -> int:
+    from linly_profiling.html import save_html
+
+    try:
+        print(f"wrote {save_html(path, traces)}")
+    except OSError as error:
+        raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
+    return PASSED
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from linly_profiling.compare import Diff
+
+    before, after = (read([path]) for path in args.diff)
+    diff = Diff.of(before, after)
+    print(_dumps(diff.to_dict()) if args.json else diff)
+    return PASSED
+
+
+def _gate(args: argparse.Namespace) -> int:
+    from linly_profiling.compare import Budget, BudgetError, check
+
+    try:
+        result = check(Budget.load(args.gate), read(args.traces))
+    except BudgetError as error:
+        print(f"linly report: {error}", file=sys.stderr)
+        return UNUSABLE
+    print(_dumps(result.to_dict()) if args.json else result)
+    return result.exit_code
+
+
+def _repair(args: argparse.Namespace) -> int:
+    from linly_profiling.chrome.repair import salvage
+
+    path: Path = args.trace
+    output: Path = args.output or path.with_name(f"{path.name.partition('.')[0]}.repaired.json")
+    try:
+        found = salvage(path)
+    except ValueError as error:
+        raise CommandError(f"nothing can be repaired: {error}") from error
+    except OSError as error:
+        raise CommandError(f"cannot read '{path}': {error.strerror or error}") from error
+    spans = sum(len(trace) for trace in found.traces)
+    lost = f"; {found.lost_lines} damaged lines were left out" if found.lost_lines else ""
+    print(f"{len(found.traces)} requests with {spans} spans{lost}")
+    return _save(found.traces, output)
+
+
+def _convert(args: argparse.Namespace) -> int:
+    return _save(read([args.trace]), args.output)
+
+
+def _merge(args: argparse.Namespace) -> int:
+    return _save(read(args.traces), args.output)
+
+
+def _save(traces: list[LoadedTrace], path: Path) -> int:
+    from linly_profiling.formats import save
+
+    try:
+        print(f"wrote {save(path, traces)}")
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
+    return PASSED
+
+
+def _dumps(data: object) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False)
