@@ -1,8 +1,9 @@
 """A trace file that grows: an array that viewers open although its end is missing, and an object once it is closed.
 
-While it grows, the file begins with "[" and much space; each event is a line. A viewer, and `repair`, read what
-is whole of it after the process was killed. On closing, the end is appended and the space becomes the head of the
-object form, which more tools read; nothing is written twice. A file that is full is closed and set aside.
+While it grows, each event is a line, and the first is one that says nothing, at length. A viewer, and `repair`,
+read what is whole of it after the process was killed. On closing, the end is appended, and in the place of the first
+line comes the head of the object form, which more tools read; nothing is written twice. A file that is full is
+closed and set aside.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from pathlib import Path
 from linly_profiling.chrome.names import CLOSED, FIRST_PID
 from linly_profiling.chrome.text import dumps
 
-_HEAD_BYTES = 255  # room for the head of the object form
+_HEAD_BYTES = 256  # room for the head of the object form
+# Perfetto knows an array by its first two characters: space between them, and it is "of unknown type".
+_FIRST = f'[{{"ph":"M","name":"linly.file","pid":{FIRST_PID},"args":{{"room":"'.encode()
+_FIRST += b" " * (_HEAD_BYTES - len(_FIRST) - 5) + b'"}},\n'
 _TAIL = f'{{"ph":"M","name":"{CLOSED}","pid":{FIRST_PID},"args":{{}}}}\n]}}\n'.encode()
 
 
@@ -66,7 +70,7 @@ class Journal:
         try:
             _write(fd, _TAIL)  # the end first: killed in between, it is still an array
             os.lseek(fd, 0, os.SEEK_SET)
-            _write(fd, self._object_head())
+            _write(fd, self._object_head().ljust(_HEAD_BYTES - 1) + b"\n")
         finally:
             os.close(fd)
         if self._zipped:
@@ -82,7 +86,7 @@ class Journal:
 
     def _object_head(self) -> bytes:
         head = (dumps(self.head)[:-1] + ',"traceEvents":[').encode("utf-8")
-        return head if len(head) <= _HEAD_BYTES else b"["
+        return head if len(head) < _HEAD_BYTES else b"["
 
     def _open(self) -> None:
         self._set_aside()
@@ -91,7 +95,7 @@ class Journal:
         )
         self._fd = os.open(self._growing, flags, 0o666)
         self._size = 0
-        self._append(b"[" + b" " * (_HEAD_BYTES - 1) + b"\n")
+        self._append(_FIRST)
 
     def _append(self, data: bytes) -> None:
         assert self._fd is not None
