@@ -1,7 +1,7 @@
 """The command `linly`: a thin layer over the library.
 
-An expected failure is one sentence on stderr and exit code 1 (2 for wrong usage, 130 after Ctrl-C), never a
-traceback; `--debug` shows it.
+An expected failure is one sentence on stderr and exit code 1 (2 for wrong usage and unusable traces, 130 after
+Ctrl-C), never a traceback; `--debug` shows it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+
+from linly_profiling.cli import CommandError
 
 from linly_pipeline.errors import LinlyError
 
@@ -25,7 +27,7 @@ _EPILOG = """examples:
   linly demo                                            answer a question with a talking portrait
   linly ask question.wav --portrait me.jpg -o answer.mp4 --trace answer.trace.json
   linly say "Welcome to our lab." --portrait me.jpg -o welcome.mp4 --subtitles welcome.srt
-  linly report answer.trace.json                        where the time went
+  linly report answer.trace.json                        where the time went, and what to do about it
 """
 
 
@@ -40,11 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # a service manager's stop cleans up as well
     try:
         code: int = args.run(args)
-    except LinlyError as error:
+    except (LinlyError, CommandError) as error:
         if args.debug:
             raise
         print(f"linly: {_sentence(error)}", file=sys.stderr)
-        return FAILED
+        return getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         print("linly: interrupted; no unfinished file was left", file=sys.stderr)
         return INTERRUPTED

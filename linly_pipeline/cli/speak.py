@@ -6,12 +6,16 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linly_pipeline.errors import ConfigError, MediaError
 from linly_pipeline.packets import Audio, Text
 from linly_pipeline.pipeline import Pipeline
+
+TRACE_SUFFIXES = (".json", ".pftrace", ".perfetto-trace", ".csv", ".gz")
 
 if TYPE_CHECKING:
     from linly_pipeline.turn import Turn
@@ -74,7 +78,7 @@ def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace,
     """Run one turn with a progress bar. The trace is saved however it ends."""
     from linly_pipeline.media.output import check_writable
 
-    for path, suffixes in ((args.trace, (".json", ".gz")), (args.subtitles, (".srt", ".vtt"))):
+    for path, suffixes in ((args.trace, TRACE_SUFFIXES), (args.subtitles, (".srt", ".vtt"))):
         if path is not None:
             check_writable(path, suffixes)  # not after minutes of work
     return asyncio.run(_turn(pipeline, source, args, say=say))
@@ -116,7 +120,10 @@ def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
         help="an .mp4 or .wav file, or a folder for frames (default: %(default)s)",
     )
     parser.add_argument(
-        "--trace", type=Path, metavar="JSON", help="save a trace for Perfetto and 'linly report'"
+        "--trace",
+        type=Path,
+        metavar="JSON",
+        help="save a trace for Perfetto and 'linly report'; see 'linly trace convert' for other suffixes",
     )
     parser.add_argument("--subtitles", type=Path, metavar="SRT", help="save subtitles, .srt or .vtt")
     parser.add_argument("--config", type=Path, metavar="TOML", help="a pipeline of your own")
@@ -153,7 +160,7 @@ async def _turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespa
     from linly_pipeline.cli.progress import TurnDisplay
     from linly_pipeline.sinks import sink_for
 
-    with TurnDisplay(quiet=args.quiet) as display:
+    with growing_trace(args.trace), TurnDisplay(quiet=args.quiet) as display:
         async with pipeline.session(sink_for(args.output)) as session:
             turn = await session.start(source, say=say, seed=args.seed, on_progress=display.show)
             try:
@@ -162,6 +169,24 @@ async def _turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespa
                 await turn.cancel()
                 if args.trace is not None:
                     turn.trace.save(args.trace)
+
+
+@contextmanager
+def growing_trace(path: Path | None) -> Iterator[None]:
+    """Write what is traced inside into "NAME.running.json", which is there if the program is killed.
+
+    At the end it goes: the caller has saved the whole trace by then.
+    """
+    if path is None:
+        yield
+        return
+    from linly_profiling import Recorder, TraceFile
+
+    running = path.with_name(f"{path.name.partition('.')[0]}.running.json")
+    with Recorder(TraceFile(running)):
+        yield
+    if path.exists():
+        running.unlink(missing_ok=True)
 
 
 def _why_nothing(turn: Turn, args: argparse.Namespace) -> str:

@@ -25,7 +25,13 @@ _SUFFIXES = (".json", ".json.gz")
 
 
 class CommandError(Exception):
-    """A command cannot be carried out; the message says why, and what to do."""
+    """A command cannot be carried out; the message says why, and what to do.
+
+    Attributes:
+        exit_code: 2, so that a gate that cannot be used is told from one that failed.
+    """
+
+    exit_code = UNUSABLE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
     except CommandError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
-        return UNUSABLE
+        return error.exit_code
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
         sys.stderr.close()
         return FAILED
@@ -53,6 +59,7 @@ def add_commands(subparsers: Subparsers) -> None:
         "trace",
         help="repair, convert and merge trace files",
         description="Repair, convert and merge trace files.",
+        epilog="example: %(prog)s convert answer.trace.json answer.pftrace",
     )
     actions = trace.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_repair(actions)
@@ -66,11 +73,10 @@ def _add_report(subparsers: Subparsers) -> None:
         help="say where the time of saved traces went, and what to do about it",
         description="One request: the time to first token, audio and frame, split into who owned each part; the"
         " critical path, a table of stages, and advice. Several requests: percentiles.",
-        epilog="examples:\n"
-        "  linly report answer.trace.json\n"
-        "  linly report answer.trace.json --html answer.html\n"
-        "  linly report --diff before.json after.json\n"
-        "  linly report --gate budget.toml traces/*.json     (exit code 1: over budget, 2: unusable)\n",
+        epilog="example: %(prog)s answer.trace.json\n"
+        "         %(prog)s answer.trace.json --html answer.html\n"
+        "         %(prog)s --diff before.json after.json\n"
+        "         %(prog)s --gate budget.toml traces/      (exit code 1: over budget, 2: cannot tell)\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -91,7 +97,7 @@ def _add_repair(actions: Subparsers) -> None:
         "repair",
         help="make a whole trace of one whose program was killed",
         description="Reads what is whole of a trace file whose program was killed, and writes it anew.",
-        epilog="example: linly trace repair traces/run.json",
+        epilog="example: %(prog)s traces/run.json",
     )
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument(
@@ -107,7 +113,7 @@ def _add_convert(actions: Subparsers) -> None:
         "convert",
         help="write a trace in another format",
         description=f"Writes a trace in the format that the suffix names: {', '.join(SUFFIXES)}, each also with .gz.",
-        epilog="example: linly trace convert answer.trace.json answer.pftrace",
+        epilog="example: %(prog)s answer.trace.json answer.pftrace",
     )
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument("output", type=Path, metavar="FILE")
@@ -120,7 +126,7 @@ def _add_merge(actions: Subparsers) -> None:
         help="put several trace files into one",
         description="Puts the requests of several files into one file, on one time axis. The parts of a request that"
         " a long run left in several files are joined.",
-        epilog="example: linly trace merge traces/run.1.json traces/run.json -o day.json",
+        epilog="example: %(prog)s traces/run.1.json traces/run.json -o day.json",
     )
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
@@ -223,8 +229,7 @@ def _gate(args: argparse.Namespace) -> int:
     try:
         result = check(Budget.load(args.gate), read(args.traces))
     except BudgetError as error:
-        print(f"linly report: {error}", file=sys.stderr)
-        return UNUSABLE
+        raise CommandError(str(error)) from error
     print(_dumps(result.to_dict()) if args.json else result)
     return result.exit_code
 
@@ -241,8 +246,8 @@ def _repair(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"cannot read '{path}': {error.strerror or error}") from error
     spans = sum(len(trace) for trace in found.traces)
-    lost = f"; {found.lost_lines} damaged lines were left out" if found.lost_lines else ""
-    print(f"{len(found.traces)} requests with {spans} spans{lost}")
+    lost = f"; left out as damaged: {_count(found.lost_lines, 'line')}" if found.lost_lines else ""
+    print(f"{_count(len(found.traces), 'request')} with {_count(spans, 'span')}{lost}")
     return _save(found.traces, output)
 
 
@@ -264,6 +269,10 @@ def _save(traces: list[LoadedTrace], path: Path) -> int:
     except OSError as error:
         raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
     return PASSED
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 def _dumps(data: object) -> str:

@@ -32,7 +32,21 @@ def linly(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["ask", "say", "demo", "report", "engines", "doctor", "models list", "models pull"]
+    "command",
+    [
+        "ask",
+        "say",
+        "demo",
+        "report",
+        "trace",
+        "trace repair",
+        "trace convert",
+        "trace merge",
+        "engines",
+        "doctor",
+        "models list",
+        "models pull",
+    ],
 )
 def test_every_help_text_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -91,7 +105,6 @@ def test_a_recording_without_speech_is_one_sentence_and_no_file(tmp_path: Path) 
         (["say", "Hi.", "--trace", "no/such/folder/t.json"], "folder"),
         (["say", "Hi.", "--subtitles", "a.txt"], ".srt or .vtt"),
         (["say", "Hi.", "--config", "nowhere.toml"], "nowhere.toml"),
-        (["report", "nowhere.json"], "nowhere.json"),
         (["models", "path", "no-such-model"], "no-such-model"),
         (["say", "😀"], "nothing that this voice can speak"),
         (["say", " "], "the text is empty"),
