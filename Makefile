@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: demo test lint bench clean
+TORCH = .venv-torch/.installed
+
+.PHONY: demo test test-torch lint bench gpu-check clean
 
 demo: $(INSTALLED)
 	$(BIN)/linly demo --output-folder out
@@ -13,6 +15,13 @@ test: $(INSTALLED)
 	$(BIN)/linly models pull portrait-grace-hopper
 	$(BIN)/python -m pytest
 
+# A virtual environment of its own: the default pipeline and its tests must do without torch.
+test-torch: $(TORCH)
+	.venv-torch/bin/python -m pytest tests/profiling/torch_tools tests/profiling/test_cuda.py
+
+gpu-check: $(TORCH)
+	.venv-torch/bin/python profiling/gpu_check.py
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -21,7 +30,10 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/linly models pull
 	$(BIN)/python profiling/bench/bench_pipeline.py --json bench.json
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python profiling/bench/bench_trace.py
+	$(BIN)/python profiling/bench/bench_others.py
+	$(BIN)/python profiling/bench/bench_load.py
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -29,5 +41,12 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[embedded,dev]'
 	touch $(INSTALLED)
 
+$(TORCH): pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --upgrade pip
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0
+	.venv-torch/bin/python -m pip install --quiet -e '.[test,nvml,nvtx]'
+	touch $(TORCH)
+
 clean:
-	rm -rf .venv out build dist bench.json
+	rm -rf .venv .venv-torch out build dist bench.json

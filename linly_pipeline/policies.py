@@ -115,7 +115,11 @@ class Retry(Policy):
             except Exception as error:
                 if started or attempt == self.attempts:
                     raise
-                turn.takeovers.append(Takeover(self.name, self.stage.name, self.stage.name, _sentence(error)))
+                turn.takeovers.append(
+                    Takeover(
+                        self.name, self.stage.name, self.stage.name, _sentence(error), type(error).__name__
+                    )
+                )
                 await asyncio.sleep(self.backoff_s * 2 ** (attempt - 1))
 
     def __repr__(self) -> str:
@@ -199,7 +203,11 @@ class Fallback(Policy):
         attempts.append((self.stages[number].name, error))
         if number + 1 < len(self.stages):
             successor = self.stages[number + 1].name
-            turn.takeovers.append(Takeover(self.name, self.stages[number].name, successor, _sentence(error)))
+            turn.takeovers.append(
+                Takeover(
+                    self.name, self.stages[number].name, successor, _sentence(error), type(error).__name__
+                )
+            )
 
     def _unavailable(self, attempts: list[tuple[str, Any]]) -> StageUnavailable:
         reasons = "; ".join(f"{name}: {_sentence(error)}" for name, error in attempts)
@@ -309,6 +317,11 @@ async def _generator(stream: AsyncIterator[Packet]) -> AsyncGenerator[Packet, No
         close: Callable[[], Any] | None = getattr(stream, "aclose", None)
         if close is not None:
             await close()
+
+
+def _type_name(error: BaseException) -> str:
+    """Of what really happened: a failed stage's error is only the envelope."""
+    return type(error.__cause__ or error).__name__
 
 
 def _sentence(error: BaseException) -> str:

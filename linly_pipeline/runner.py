@@ -217,7 +217,7 @@ class Runner:
     ) -> None:
         clock.stop()
         takeovers = [
-            {"from": each.engine, "to": each.successor, "error": each.error}
+            {"from": each.engine, "to": each.successor, "error": each.error_type}
             for each in self._turn.takeovers
             if each.stage == stage.name
         ]

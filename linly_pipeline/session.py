@@ -67,19 +67,26 @@ class Session:
         request_id: str | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        traceparent: str | None = None,
     ) -> Turn:
         """Ask and wait for the whole answer.
 
         Args:
             question: an `Audio` or `Text`, a text, the path of a sound file, or a stream of packets. It enters
                 at the first stage that takes its type.
+            request_id: that every record of the turn's trace carries; by default one is made.
+            seed: for stages that use randomness.
+            on_progress: called as the turn gets on.
+            traceparent: W3C header of the request that this turn is part of.
 
         Raises:
             TurnCancelled: a newer turn superseded this one.
             LinlyError: the first failure; the session can go on.
         """
         return await self._finish(
-            await self.start(question, request_id=request_id, seed=seed, on_progress=on_progress)
+            await self.start(
+                question, request_id=request_id, seed=seed, on_progress=on_progress, traceparent=traceparent
+            )
         )
 
     async def say(
@@ -89,10 +96,18 @@ class Session:
         request_id: str | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        traceparent: str | None = None,
     ) -> Turn:
         """Read a text aloud: it enters behind the language model. Otherwise like `ask`."""
         return await self._finish(
-            await self.start(text, say=True, request_id=request_id, seed=seed, on_progress=on_progress)
+            await self.start(
+                text,
+                say=True,
+                request_id=request_id,
+                seed=seed,
+                on_progress=on_progress,
+                traceparent=traceparent,
+            )
         )
 
     async def start(
@@ -103,6 +118,7 @@ class Session:
         request_id: str | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        traceparent: str | None = None,
     ) -> Turn:
         """Begin a turn and return at once. A turn that still runs is superseded: cancelled, its sink cleared."""
         self._require_open()
@@ -114,7 +130,7 @@ class Session:
             self._require_open()  # it may have been closed meanwhile
             if self._turn is not None:
                 await self._turn.cancel()
-            turn = self._new_turn(request_id, seed, on_progress)
+            turn = self._new_turn(request_id, seed, on_progress, traceparent)
             if say and isinstance(source, Text):
                 turn.reply = source.text
                 turn.observe_reply_end()
@@ -160,12 +176,23 @@ class Session:
             raise
 
     def _new_turn(
-        self, request_id: str | None, seed: int, on_progress: Callable[[Progress], None] | None
+        self,
+        request_id: str | None,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+        traceparent: str | None,
     ) -> Turn:
         name = request_id or f"{self._id}-{next(self._numbers)}"
         # A loop with virtual time brings its own clock.
         clock_ns = getattr(asyncio.get_running_loop(), "clock_ns", time.perf_counter_ns)
-        return Turn(name, history=self.history, seed=seed, clock_ns=clock_ns, on_progress=on_progress)
+        return Turn(
+            name,
+            history=self.history,
+            seed=seed,
+            clock_ns=clock_ns,
+            on_progress=on_progress,
+            traceparent=traceparent,
+        )
 
     def _remember(self, turn: Turn) -> None:
         """Keep what was asked and what was really heard of the answer."""

@@ -45,12 +45,21 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A fallback engine took over, or a call was tried again."""
+    """A fallback engine took over, or a call was tried again.
+
+    Attributes:
+        stage: the policy's name.
+        engine: what failed.
+        successor: what took over; the same engine where it was tried again.
+        error: what had happened, as a sentence.
+        error_type: name of the exception's class: all that the trace keeps of it.
+    """
 
     stage: str
     engine: str
     successor: str
     error: str
+    error_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +102,9 @@ class Turn:
         seed: int = 0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         on_progress: Callable[[Progress], None] | None = None,
+        traceparent: str | None = None,
     ) -> None:
-        self.trace = Trace(request_id, clock_ns=clock_ns)
+        self.trace = Trace(request_id, clock_ns=clock_ns, traceparent=traceparent)
         self.id = self.trace.request_id
         self.clock_ns = clock_ns
         self.seed = seed

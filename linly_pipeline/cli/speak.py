@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +81,8 @@ def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace,
     for path, suffixes in ((args.trace, TRACE_SUFFIXES), (args.subtitles, (".srt", ".vtt"))):
         if path is not None:
             check_writable(path, suffixes)  # not after minutes of work
-    return asyncio.run(_turn(pipeline, source, args, say=say))
+    with torch_profiles(getattr(args, "torch_profile", None), getattr(args, "torch_stacks", False)):
+        return asyncio.run(_turn(pipeline, source, args, say=say))
 
 
 def show_result(turn: Turn, args: argparse.Namespace) -> int:
@@ -125,6 +126,12 @@ def _add_common(parser: argparse.ArgumentParser, output: str) -> None:
         metavar="JSON",
         help="save a trace for Perfetto and 'linly report'; see 'linly trace convert' for other suffixes",
     )
+    parser.add_argument(
+        "--torch-profile",
+        metavar="SPANS",
+        help="with --trace: have torch's profiler look into spans such as llm, tts or face",
+    )
+    parser.add_argument("--torch-stacks", action="store_true", help="with the Python code of each operation")
     parser.add_argument("--subtitles", type=Path, metavar="SRT", help="save subtitles, .srt or .vtt")
     parser.add_argument("--config", type=Path, metavar="TOML", help="a pipeline of your own")
     parser.add_argument("--size", type=int, metavar="PIXELS", help="height of the picture (default: 512)")
@@ -160,33 +167,55 @@ async def _turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespa
     from linly_pipeline.cli.progress import TurnDisplay
     from linly_pipeline.sinks import sink_for
 
-    with growing_trace(args.trace), TurnDisplay(quiet=args.quiet) as display:
+    with growing_trace(args.trace) as save, TurnDisplay(quiet=args.quiet) as display:
         async with pipeline.session(sink_for(args.output)) as session:
             turn = await session.start(source, say=say, seed=args.seed, on_progress=display.show)
             try:
                 return await turn.wait()
             finally:
                 await turn.cancel()
-                if args.trace is not None:
-                    turn.trace.save(args.trace)
+                save(turn)
 
 
 @contextmanager
-def growing_trace(path: Path | None) -> Iterator[None]:
-    """Write what is traced inside into "NAME.running.json", which is there if the program is killed.
+def torch_profiles(stage: str | None, stacks: bool) -> Iterator[None]:
+    """Have torch's profiler look into the spans of a stage, and say what it found."""
+    if stage is None:
+        yield
+        return
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # it would write into the progress bar
+    from linly_profiling.torch_tools import TorchProfiles
 
-    At the end it goes: the caller has saved the whole trace by then.
+    try:
+        profiles = TorchProfiles(stage, with_stack=stacks).install()
+    except ImportError as error:
+        raise ConfigError("--torch-profile needs torch: pip install torch") from error
+    try:
+        yield
+    finally:
+        profiles.remove()
+    print(profiles.summary(), file=sys.stderr)
+
+
+@contextmanager
+def growing_trace(path: Path | None) -> Iterator[Callable[[Turn], None]]:
+    """Write what is traced inside into "NAME.running.json", which stays if the program is killed.
+
+    Yields what saves a turn's whole trace in its place.
     """
     if path is None:
-        yield
+        yield lambda turn: None
         return
     from linly_profiling import Recorder, TraceFile
 
+    saved: list[Path] = []
     running = path.with_name(f"{path.name.partition('.')[0]}.running.json")
-    with Recorder(TraceFile(running)):
-        yield
-    if path.exists():
-        running.unlink(missing_ok=True)
+    try:
+        with Recorder(TraceFile(running)):
+            yield lambda turn: saved.append(turn.trace.save(path))
+    finally:
+        if saved:
+            running.unlink(missing_ok=True)
 
 
 def _why_nothing(turn: Turn, args: argparse.Namespace) -> str:

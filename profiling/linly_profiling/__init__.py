@@ -13,6 +13,7 @@ Standard library only; torch is used if the program has loaded it, and never imp
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -72,3 +73,9 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'linly_profiling' has no attribute {name!r}")
+
+
+if os.environ.get("LINLY_NVTX"):
+    from linly_profiling.torch_tools.ranges import ranges_from_environment
+
+    ranges_from_environment()

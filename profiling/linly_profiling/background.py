@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from linly_profiling.pauses import GcWatch, LoopWatch, Pause
 
 if TYPE_CHECKING:
     from linly_profiling.trace import Trace
+
+_STEP_BYTES = 1_000_000  # a curve of memory gets a point where it moved by this much
 
 
 class Background:
@@ -28,6 +32,7 @@ class Background:
         )
         self._loop_of: weakref.WeakKeyDictionary[Trace, LoopWatch] = weakref.WeakKeyDictionary()
         self._gc = GcWatch()
+        self._gpu = GpuMemory()
 
     def watch(self, trace: Trace) -> None:
         """Begin to note things in a trace; in the thread, and if there is one the event loop, that it begins in."""
@@ -35,6 +40,7 @@ class Background:
         with self._lock:
             self._traces.add(trace)
             self._gc.begin()
+            self._gpu.begin()
             if loop is not None:
                 watch = self._loops.get(loop) or LoopWatch(loop, threading.get_ident())
                 self._loops[loop] = self._loop_of[trace] = watch
@@ -69,6 +75,8 @@ class Background:
             lag_ms = loop.moved_lag_ms()
             if lag_ms is not None:
                 _count(mine, "loop.lag_ms", "event loop", round(lag_ms, 3))
+        for name, track, value in self._gpu.moved():
+            _count(traces, name, track, value)
 
     def forget(self) -> None:
         """In a forked child: the parent's traces are none of its business."""
@@ -87,6 +95,29 @@ def _add(traces: list[Trace], pauses: list[Pause]) -> None:
 def _count(traces: list[Trace], name: str, track: str, value: float) -> None:
     for trace in traces:
         trace.counter(name, value, track)
+
+
+class GpuMemory:
+    """Readings that moved since the last time, by a megabyte or more."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+        self._reader: Callable[[], list[tuple[str, str, int]]] | None = None
+
+    def begin(self) -> None:
+        """A request begins: from here on there may be a GPU, and the curve starts anew for it."""
+        self._last.clear()
+        if "torch" in sys.modules:
+            from linly_profiling.torch_tools.memory import gpu_memory_reader
+
+            self._reader = gpu_memory_reader()
+
+    def moved(self) -> Iterator[tuple[str, str, int]]:
+        for name, track, value in self._reader() if self._reader is not None else ():
+            last = self._last.get((name, track))
+            if last is None or abs(value - last) >= _STEP_BYTES:
+                self._last[name, track] = value
+                yield name, track, value
 
 
 BACKGROUND = Background()

@@ -89,6 +89,9 @@ def _add_report(subparsers: Subparsers) -> None:
         "--diff", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="compare two files, or two folders"
     )
     parser.add_argument("--gate", type=Path, metavar="TOML", help="hold the traces against a budget, for CI")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="TRACE", help="with --gate: compare with this, not the budget's own"
+    )
     parser.set_defaults(run=_report)
 
 
@@ -227,7 +230,8 @@ def _gate(args: argparse.Namespace) -> int:
     from linly_profiling.compare import Budget, BudgetError, check
 
     try:
-        result = check(Budget.load(args.gate), read(args.traces))
+        baseline = None if args.baseline is None else read([args.baseline])
+        result = check(Budget.load(args.gate), read(args.traces), baseline)
     except BudgetError as error:
         raise CommandError(str(error)) from error
     print(_dumps(result.to_dict()) if args.json else result)

@@ -11,6 +11,9 @@ from linly_profiling.values import MAX_ATTRS, MAX_NAME, Value, clean, clean_name
 MAX_MARKS = 65_536  # of one name in one span: 20 minutes of audio at a mark every 20 ms
 
 
+_NOTHING: Mapping[str, Value] = {}
+
+
 class More:
     """Made when the first attribute or mark comes, so that a bare span does not pay for it.
 
@@ -23,19 +26,20 @@ class More:
     __slots__ = ("attrs", "exact", "marks")
 
     def __init__(self) -> None:
-        self.attrs: dict[str, Value] = {}
+        self.attrs: Mapping[str, Value] = _NOTHING
         self.marks: dict[str | tuple[str], array[int]] = {}
         self.exact: Exact | None = None
 
     def set(self, attrs: Mapping[str, object]) -> int:
         """Keep attributes; gives how many had no room."""
-        kept = self.attrs
+        kept = dict(self.attrs)
         refused = 0
         for key, value in attrs.items():
             if len(kept) < MAX_ATTRS or key in kept:
                 kept[key if len(key) <= MAX_NAME else clean_name(key)] = clean(value)
             else:
                 refused += 1
+        self.attrs = kept  # a new one: another thread may be reading
         return refused
 
     def first_mark(self, key: str | tuple[str]) -> array[int]:

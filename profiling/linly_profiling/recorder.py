@@ -191,6 +191,7 @@ class Recorder:
         if not trace.enabled:
             return
         kept = self.sampling.at_start(trace)
+        trace.keep(kept)
         live = _Live(weakref.ref(trace), trace.request_id, trace.epoch, kept)
         if kept and any(exporter.live for exporter in self._exporters):
             live.feed = trace.feed(_PENDING)

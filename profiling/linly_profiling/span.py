@@ -14,10 +14,14 @@ from linly_profiling.more import MAX_MARKS, More, whole
 from linly_profiling.sampler import SAMPLER
 
 if TYPE_CHECKING:
+    from linly_profiling.torch_tools.watch import Watcher
     from linly_profiling.trace import Trace
 
 _CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError, GeneratorExit)
 
+watcher: Watcher | None = (
+    None  # set by `torch_tools.watch`, which tells those who want to know of every `with`
+)
 _current: ContextVar[Span | None] = ContextVar("linly_current_span", default=None)
 
 
@@ -158,11 +162,11 @@ class Span:
 
     def _begin_more(self, exact: bool, attrs: dict[str, Any]) -> None:
         self._more = More()
-        refused = self._more.set(attrs)
+        refused = self._more.set(attrs) if attrs else 0
         if refused:
             self.trace._drop(refused)
         if exact:
-            self._more.exact = Exact()
+            self._more.exact = Exact(self.trace)
 
     def _ensure_more(self) -> More:
         if self.end_ns is not None:
@@ -251,6 +255,8 @@ class Span:
     def __enter__(self) -> Self:
         self._previous = _current.get()
         _current.set(self)
+        if watcher is not None:
+            watcher.entered(self)
         return self
 
     def __exit__(
@@ -263,6 +269,8 @@ class Span:
             self.end(None, error)
         if _current.get() is self:  # see `leave`
             _current.set(self._previous)
+        if watcher is not None:
+            watcher.left(self)
 
     def __repr__(self) -> str:
         return f"<Span {self.name!r} #{self.span_id} of {self.trace.request_id!r}>"

@@ -8,6 +8,7 @@ The runner's side of the agreement, all by name: spans `linly.stage …` with th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -178,4 +179,6 @@ def whole(attrs: Mapping[str, Value], name: str) -> int | None:
 def number(attrs: Mapping[str, Value], name: str) -> float | None:
     """An attribute that is a number."""
     value = attrs.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value

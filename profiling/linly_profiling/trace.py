@@ -23,7 +23,7 @@ from linly_profiling.context import (
     span_salt,
 )
 from linly_profiling.cuda import gpu_facts
-from linly_profiling.feed import Feed
+from linly_profiling.feed import Feed, Item
 from linly_profiling.limits import memory_limit_bytes
 from linly_profiling.more import More
 from linly_profiling.record import OPEN, Flow, LoadedTrace, Record, Sample
@@ -32,7 +32,7 @@ from linly_profiling.span import OffSpan, Span, _current, _here, current_span, e
 from linly_profiling.streams import TracedAsyncIterator, TracedIterator
 from linly_profiling.values import MAX_TEXT, clean_name, cut, finite
 
-Item = TypeVar("Item")
+Each = TypeVar("Each")
 
 _new = object.__new__
 _MAX_MARKS = 1_000_000  # of all finished spans of a trace: 8 to 16 MB
@@ -99,6 +99,7 @@ class Trace:
         self.remote_parent_id = None if context is None else context.parent_id
         self.tracestate = "" if context is None else context.tracestate
         self.sampled = context is not None and context.sampled
+        self._kept: bool | None = None
         self._random_id = context is None or context.random
         self._clock_ns = clock_ns
         self._max = self._room = max_records
@@ -179,22 +180,22 @@ class Trace:
     def iterate(
         self,
         name: str,
-        items: AsyncIterable[Item],
+        items: AsyncIterable[Each],
         /,
         parent: Span | None = None,
         exact: bool = False,
         **attrs: object,
-    ) -> TracedAsyncIterator[Item]: ...
+    ) -> TracedAsyncIterator[Each]: ...
     @overload
     def iterate(
         self,
         name: str,
-        items: Iterable[Item],
+        items: Iterable[Each],
         /,
         parent: Span | None = None,
         exact: bool = False,
         **attrs: object,
-    ) -> TracedIterator[Item]: ...
+    ) -> TracedIterator[Each]: ...
     def iterate(
         self, name: str, items: Any, /, parent: Span | None = None, exact: bool = False, **attrs: object
     ) -> Any:
@@ -259,25 +260,54 @@ class Trace:
         start_ns: int,
         end_ns: int,
         /,
-        parent: Span | None = None,
+        parent: Span | int | None = None,
         outcome: str = "ok",
         **attrs: object,
-    ) -> None:
+    ) -> Span:
         """Record a span that something else has measured: a garbage collection, a kernel on a GPU.
 
         Args:
             name: what it is, with few distinct values.
             start_ns: when it began, on the trace's clock.
             end_ns: when it ended.
-            parent: the span it belongs to; by default the root.
+            parent: the span it belongs to, or its ID, which must be lower than all that come; by default the root.
             outcome: how it ended.
             **attrs: attributes, as in `start`.
-        """
-        span = self.start(name, parent or self.root, False, **attrs)
-        span.start_ns = start_ns
-        span.end(outcome, at_ns=max(start_ns, end_ns))
 
-    def _keep(self, items: deque[Any], item: Sample | Flow) -> None:
+        Returns:
+            The span, which has ended.
+        """
+        if self._off is not None:
+            return self._off
+        span = _new(Span)
+        span.trace, span.parent, span.name = self, self.root, name
+        span.span_id, span.start_ns, span.end_ns = next(self._ids), start_ns, max(start_ns, end_ns)
+        parent_id = parent.span_id if isinstance(parent, Span) else parent or self.root.span_id
+        more = More()
+        refused = more.set(attrs)
+        # The memory of now says nothing about a span of another time.
+        raw = (
+            span.span_id,
+            parent_id,
+            name,
+            _here.thread,
+            start_ns,
+            span.end_ns,
+            outcome,
+            None,
+            None,
+            None,
+            more,
+        )
+        if refused:
+            self._drop(refused)
+        if self._room:
+            self._keep(self._records, raw)
+        else:
+            self._drop()
+        return span
+
+    def _keep(self, items: deque[Any], item: Item) -> None:
         items.append(item)
         if len(items) > self._max:
             self._trim(items)
@@ -357,7 +387,8 @@ class Trace:
         """The W3C header for a request sent out by a span, by default the current one of this trace, or the root."""
         sender = span or self._current_or_root()
         number = otel_span_id(self.trace_id, sender.span_id, span_salt(self))
-        return format_traceparent(self.trace_id, number, self.enabled, self._random_id)
+        kept = self.enabled if self._kept is None else self._kept
+        return format_traceparent(self.trace_id, number, kept or self.sampled, self._random_id)
 
     # For recorders
 
@@ -365,6 +396,10 @@ class Trace:
         """A queue that gets whatever ends or is recorded from now on, up to `limit` items at a time."""
         self._feed = Feed(limit, self._feed)
         return self._feed
+
+    def keep(self, kept: bool) -> None:
+        """Say whether a recorder keeps this request from its start; `traceparent` passes it on."""
+        self._kept = kept or bool(self._kept)
 
     def on_close(self, closed: Callable[[Trace], None]) -> None:
         """Have a function called when the trace has been closed."""

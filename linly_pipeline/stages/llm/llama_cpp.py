@@ -96,7 +96,7 @@ class Chat(ChatStage):
 
     async def tokens(self, messages: list[ChatMessage], turn: Turn) -> AsyncIterator[str | None]:
         def produce(emit: Callable[[str | None], bool]) -> None:
-            with turn.span("llm.generate", model=Path(self.model).stem, messages=roles(messages)) as span:
+            with turn.span("llm.generate", model=Path(self.model).stem, roles=roles(messages)) as span:
                 self._generate(messages, turn.seed, emit, span)
 
         async for piece in self._worker.stream(turn, produce, ahead=self.max_tokens + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -32,6 +33,9 @@ from linly_profiling.trace import Trace
 _REMEMBERED = 8192  # ended spans whose place is known, for children and arrows that come late
 _NOTED_AFTER_NS = 100_000_000  # a span open for longer is noted, so that it is known if the process is killed
 _PEAK_AFTER_NS = 20_000_000  # a shorter span has no sample of memory inside
+# Spans between two moments in which other threads may run. A thread that computes without pause makes the others wait
+# for CPython's switch interval, 5 ms, whenever they need the interpreter.
+_BREATH = 50
 _LANES = 1_000  # thread IDs of one row
 
 
@@ -80,7 +84,9 @@ class GrowingTrace:
             self._remember(raw[0], _Ended(raw[1], self._row(raw[1], raw[10]), None))
         raws.sort(key=lambda raw: (raw[5], -raw[4]))  # inner spans first
         lines: list[str] = []
-        for raw in raws:
+        for number, raw in enumerate(raws):
+            if number % _BREATH == 0:
+                time.sleep(0)
             self._span(raw, lines)
         for item in batch:
             if isinstance(item, Sample):
