@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import time
 
 import pytest
@@ -184,3 +185,26 @@ def test_tracing_tells_what_a_span_costs_and_leaves_no_trace_of_the_measurement(
         end()
     assert seen == []
     until(lambda: len(BACKGROUND._traces) == 0)
+
+
+# Memory of GPUs, read in the same thread
+
+
+def test_the_memory_of_a_gpu_is_a_curve_with_a_point_where_it_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([5_000_000, 5_000_100, 5_000_200, 9_000_000])
+    last = 9_000_000
+
+    def read() -> list[tuple[str, str, int]]:
+        return [("memory.gpu.allocated", "cuda:0", next(readings, last))]
+
+    monkeypatch.setitem(sys.modules, "torch", object())
+    monkeypatch.setattr("linly_profiling.torch_tools.memory.gpu_memory_reader", lambda: read)
+    monkeypatch.setattr("linly_profiling.cuda.PROBE._broken", True)
+
+    def curve(trace: Trace) -> list[float]:
+        return [each.value for each in trace.snapshot().samples if each.name == "memory.gpu.allocated"]
+
+    trace = Trace("r")
+    until(lambda: len(curve(trace)) == 2)
+    assert curve(trace) == [5_000_000, 9_000_000]
+    trace.close()
