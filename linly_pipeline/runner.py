@@ -138,6 +138,7 @@ class Runner:
         self._spans.append(span)
         clock.start()
         media_s: float | None = None
+        fps: float | None = None
         try:
             with attach(span):
                 async with AsyncExitStack() as stack:
@@ -148,17 +149,18 @@ class Runner:
                         self._check_type(stage, item)
                         turn.observe_output(stage, item)
                         media_s = _media_end_s(item, media_s)
+                        fps = item.fps if isinstance(item, Video) else fps
                         self._draw_arrow(order, span, clock)
                         await clock.write(outbox, item)
         except BaseException as error:  # noqa: BLE001  a stage is somebody else's code: named, and raised below
-            self._close_span(span, stage, clock, media_s, error)
+            self._close_span(span, stage, clock, error, media_s=media_s, fps=fps)
             inbox.leave()
             if not isinstance(error, ReaderGone):
                 # The outbox stays open: who reads must not take a broken stream for a whole one.
                 failure = self._as_stage_error(stage.name, error)
                 raise failure from (error if failure is not error else error.__cause__)
         else:
-            self._close_span(span, stage, clock, media_s, None)
+            self._close_span(span, stage, clock, None, media_s=media_s, fps=fps)
             inbox.leave()
             if stage.kind == "llm":
                 turn.observe_reply_end()
@@ -212,8 +214,8 @@ class Runner:
         span: Span,
         stage: AnyStage,
         clock: StageClock,
-        media_s: float | None,
         error: BaseException | None,
+        **made: float | None,
     ) -> None:
         clock.stop()
         takeovers = [
@@ -223,7 +225,7 @@ class Runner:
         ]
         if takeovers:
             span.set(fallbacks=takeovers)
-        span.set(media_s=media_s, **clock.attributes())
+        span.set(**made, **clock.attributes())
         if isinstance(error, ReaderGone):
             error = None
         span.end(error=error)

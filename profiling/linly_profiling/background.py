@@ -22,6 +22,9 @@ class Background:
     """Pauses of the whole process, and the memory of its GPUs.
 
     Traces with a clock of their own, as in tests, are left alone: what is measured here is on the system's.
+
+    Attributes:
+        span_cost_ns: what a span costs in this process; None before it was measured.
     """
 
     def __init__(self) -> None:
@@ -31,6 +34,7 @@ class Background:
             weakref.WeakKeyDictionary()
         )
         self._loop_of: weakref.WeakKeyDictionary[Trace, LoopWatch] = weakref.WeakKeyDictionary()
+        self.span_cost_ns: int | None = None
         self._gc = GcWatch()
         self._gpu = GpuMemory()
 
@@ -45,11 +49,11 @@ class Background:
                 watch = self._loops.get(loop) or LoopWatch(loop, threading.get_ident())
                 self._loops[loop] = self._loop_of[trace] = watch
 
-    def unwatch(self, trace: Trace) -> None:
-        """Note what there is, for the last time."""
+    def unwatch(self, trace: Trace) -> int | None:
+        """Note what there is, for the last time. Gives what a span of the trace cost, in ns, if that is known."""
         with self._lock:
             if trace not in self._traces:
-                return
+                return None
             self._note(asked=False)
             self._traces.discard(trace)
             loop = self._loop_of.pop(trace, None)
@@ -59,10 +63,15 @@ class Background:
             if not self._traces:
                 self._gc.end()
                 self._loops.clear()
+        return self.span_cost_ns
 
     def tick(self) -> None:
         with self._lock:
             self._note(asked=True)
+        if self.span_cost_ns is None:
+            from linly_profiling.overhead import ns_per_span
+
+            self.span_cost_ns = ns_per_span()
 
     def _note(self, *, asked: bool) -> None:
         traces = list(self._traces)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from linly_profiling.advice.text import advice_lines
+from linly_profiling.analysis.text import decode_lines, memory_lines, pacing_lines, path_lines
 from linly_profiling.attribution import Milestone, queue_label
 from linly_profiling.stages import StageRow
 from linly_profiling.tables import NOTHING, columns, duration, factor, seconds, shown, size, table
@@ -26,7 +28,7 @@ _TEXT_COLUMNS = 60
 
 def render(report: Report) -> str:
     """The report, at most 100 columns wide."""
-    return "\n".join(_lines(report))
+    return "\n".join(line if columns(line) <= _WIDTH else shown(line, _WIDTH) for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -38,10 +40,18 @@ def _lines(report: Report) -> Iterator[str]:
     if report.stages:
         yield ""
         yield from _stages(report.stages)
-    notes = [*_notes(report)]
-    if notes:
-        yield ""
-        yield from notes
+    for lines in (_analysis(report), _notes(report), _advice(report), _tracing(report)):
+        block = [*lines]
+        if block:
+            yield ""
+            yield from block
+
+
+def _tracing(report: Report) -> Iterator[str]:
+    """What looking at it has cost."""
+    if report.overhead_ns is not None and report.wall_ns:
+        share = 100 * report.overhead_ns / report.wall_ns
+        yield f"tracing itself took about {duration(report.overhead_ns)} of this ({share:.2g} %)"
 
 
 def _summary(report: Report) -> Iterator[str]:
@@ -106,23 +116,48 @@ def _count(count: int | None) -> str:
     return NOTHING if count is None else str(count)
 
 
+def _analysis(report: Report) -> Iterator[str]:
+    if report.critical_path is not None and report.critical_path.shares and report.stages:
+        yield from path_lines(report.critical_path, _WIDTH)
+    for call in report.decode:
+        yield from decode_lines(call, _WIDTH)
+    if report.pacing is not None:
+        yield from pacing_lines(report.pacing, _WIDTH)
+    if report.memory is not None:
+        yield from memory_lines(report.memory, _WIDTH)
+
+
+def _advice(report: Report) -> Iterator[str]:
+    if report.advice:
+        yield "advice:"
+        yield from advice_lines(report.advice, _WIDTH)
+
+
 def _notes(report: Report) -> Iterator[str]:
-    """What the reader should know beside the numbers."""
+    """What happened to a stage, where its row in the table does not tell."""
     for stage in report.stages:
         name = shown(stage.name, _NAME_COLUMNS)
         if stage.outcome not in ("ok", "open"):
             yield f"{name}: {shown(stage.outcome, 20)}"
-        for wait in stage.waits:
-            if wait.attrs.get("busy_with"):
-                yield f"{name}: {shown(queue_label(wait), _TEXT_COLUMNS)}: {duration(wait.duration_ns)}"
+        for label, waited_ns in _waits(stage).items():
+            yield f"{name}: {shown(label, _TEXT_COLUMNS)}: {duration(waited_ns)}"
         for fallback in stage.fallbacks:
             yield f"{name}: {shown(_fallback(fallback), 80)}"
         if stage.retries:
             yield f"{name}: tried again {stage.retries} times"
-    if report.dropped:
-        yield f"incomplete: {report.dropped} records were dropped"
+
+
+def _waits(stage: StageRow) -> dict[str, int]:
+    """Time in the queue, by what kept the worker busy."""
+    sums: dict[str, int] = {}
+    for wait in stage.waits:
+        if wait.attrs.get("busy_with"):
+            label = queue_label(wait)
+            sums[label] = sums.get(label, 0) + wait.duration_ns
+    return sums
 
 
 def _fallback(fallback: dict[str, str]) -> str:
-    error = f" after {fallback['error']}" if fallback.get("error") else ""
-    return f"fell back from {fallback.get('from', '?')} to {fallback.get('to', '?')}{error}"
+    source, target = fallback.get("from", "?"), fallback.get("to", "?")
+    what = f"tried {source} again" if source == target else f"fell back from {source} to {target}"
+    return what + (f" after {fallback['error']}" if fallback.get("error") else "")

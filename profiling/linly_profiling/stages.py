@@ -76,13 +76,14 @@ class StageRow:
 
 def stage_rows(records: Sequence[Record], request_start_ns: int) -> tuple[StageRow, ...]:
     """The stages in the order of the chain."""
-    stages = [record for record in records if _is_stage(record)]
+    stages = [record for record in records if is_stage(record)]
     stages.sort(key=lambda record: (whole(record.attrs, "order") or 0, record.span_id))
     children = _children(records)
     return tuple(_stage_row(stage, list(_below(stage, children)), request_start_ns) for stage in stages)
 
 
-def _is_stage(record: Record) -> bool:
+def is_stage(record: Record) -> bool:
+    """Whether a span is a stage's."""
     return record.name == STAGE_PREFIX or record.name.startswith(f"{STAGE_PREFIX} ")
 
 
@@ -96,12 +97,14 @@ def _children(records: Iterable[Record]) -> dict[int, list[Record]]:
 
 def _below(record: Record, children: Mapping[int, Sequence[Record]]) -> Iterator[Record]:
     """All spans under a span, but not those of another stage inside it."""
-    waiting = list(children.get(record.span_id, ()))
+    waiting = [record]
     while waiting:
-        child = waiting.pop()
-        if not _is_stage(child):
-            yield child
-            waiting.extend(children.get(child.span_id, ()))
+        parent = waiting.pop()
+        # A child has a higher ID than its parent; in a damaged file, where it has not, it could be its own ancestor.
+        for child in children.get(parent.span_id, ()):
+            if child.span_id > parent.span_id and not is_stage(child):
+                yield child
+                waiting.append(child)
 
 
 def _stage_row(stage: Record, below: Sequence[Record], request_start_ns: int) -> StageRow:
@@ -149,11 +152,11 @@ def _cuda_ns(stage: Record, below: Sequence[Record]) -> int | None:
 
 
 def _inside(record: Record, timed: set[int], parents: Mapping[int, int | None]) -> bool:
-    parent = parents.get(record.span_id)
-    while parent is not None:
+    span_id, parent = record.span_id, parents.get(record.span_id)
+    while parent is not None and parent < span_id:
         if parent in timed:
             return True
-        parent = parents.get(parent)
+        span_id, parent = parent, parents.get(parent)
     return False
 
 

@@ -23,10 +23,15 @@ def duration(ns: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in MB (10⁶) or GB."""
+    """Three digits of bytes and a unit, in steps of 1,000: "512 B", "36.9 kB", "822 MB", "23.5 GB"."""
     if count is None:
         return NOTHING
-    return f"{_three_digits(count / 1e6)} MB" if abs(count) < 999.5e6 else f"{_three_digits(count / 1e9)} GB"
+    if abs(count) < 999.5:
+        return f"{count:.0f} B"
+    for unit, step in (("kB", 1e3), ("MB", 1e6)):
+        if abs(count) < 999.5 * step:
+            return f"{_three_digits(count / step)} {unit}"
+    return f"{_three_digits(count / 1e9)} GB"
 
 
 def factor(value: float | None) -> str:
@@ -38,8 +43,7 @@ def seconds(value: float | None) -> str:
 
 
 def _three_digits(value: float) -> str:
-    whole = len(f"{abs(value):.0f}")
-    return f"{value:.{max(0, 3 - whole)}f}"
+    return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}"
 
 
 def shown(text: str, width: int) -> str:
@@ -67,3 +71,21 @@ def table(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> l
         ]
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines
+
+
+def wrapped(text: str, width: int, first: str = "", indent: str = "") -> list[str]:
+    """A sentence on lines of at most `width` columns; `first` begins the first line, `indent` the others."""
+    return flowed(text.split(), width, first, indent)
+
+
+def flowed(words: Sequence[str], width: int, first: str = "", indent: str = "") -> list[str]:
+    """Like `wrapped`, for words that may hold spaces and stay whole. Only what is wider than a line is cut."""
+    lines: list[str] = []
+    line, space = first, ""
+    for word in words:
+        if space and columns(line) + 1 + columns(word) > width:
+            lines.append(line)
+            line, space = indent, ""
+        line += space + shown(word, width - columns(line) - len(space))
+        space = " "
+    return [*lines, line.rstrip()]

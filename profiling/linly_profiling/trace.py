@@ -324,8 +324,7 @@ class Trace:
         if outcome is None:
             outcome = "ok" if error is None else outcome_of(error)
         if self.enabled:
-            BACKGROUND.unwatch(self)
-            self.root.set(memory_limit_bytes=memory_limit_bytes(), **gpu_facts())
+            self._note_facts(BACKGROUND.unwatch(self))
         self.outcome = outcome
         self._room = 0
         now_ns = self._clock_ns()
@@ -335,6 +334,15 @@ class Trace:
         SAMPLER.unwatch(self._memory)
         for closed in self._on_close:
             closed(self)
+
+    def _note_facts(self, span_cost_ns: int | None) -> None:
+        """What a reader of the trace must know of the process, to judge it."""
+        facts = {
+            "memory_limit_bytes": memory_limit_bytes(),
+            "overhead_ns_per_span": span_cost_ns,
+            **gpu_facts(),
+        }
+        self.root.set(**{name: value for name, value in facts.items() if value is not None})
 
     def records(self) -> list[Record]:
         """All spans by now, in the order of their IDs; open ones as of this moment."""

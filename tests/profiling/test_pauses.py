@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from linly_profiling import Trace
+from linly_profiling import Report, Trace
 from linly_profiling.background import BACKGROUND
 from linly_profiling.limits import memory_limit_bytes
 from linly_profiling.overhead import ns_per_span
@@ -208,3 +208,18 @@ def test_the_memory_of_a_gpu_is_a_curve_with_a_point_where_it_moved(monkeypatch:
     until(lambda: len(curve(trace)) == 2)
     assert curve(trace) == [5_000_000, 9_000_000]
     trace.close()
+
+
+def test_a_report_says_what_tracing_itself_has_cost() -> None:
+    until(lambda: _known_cost() is not None)
+    with Trace("r") as trace:
+        for _ in range(99):
+            trace.start("work").end()
+    report = Report.of(trace)
+    assert report.overhead_ns == 100 * trace.records()[0].attrs["overhead_ns_per_span"]
+    assert "tracing itself took about" in str(report)
+
+
+def _known_cost() -> int | None:
+    with Trace("wait"):
+        return BACKGROUND.span_cost_ns

@@ -142,7 +142,7 @@ def test_what_does_not_fit_because_the_thread_is_behind_is_counted(monkeypatch: 
             trace.start("work").end()
     counted = recorder.statistics().dropped
     assert counted >= 80
-    assert len(keeper.streamed) + counted == 101
+    assert len(keeper.streamed) + counted >= 101  # more, if a garbage collection was noted meanwhile
 
 
 def test_a_recorder_can_be_opened_again_and_closed_twice() -> None:

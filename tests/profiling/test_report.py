@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linly_profiling import CudaUse, LoadedTrace, Report, Span, Trace, load
+from linly_profiling import CudaUse, LoadedTrace, Report, Sample, Trace, load
 from linly_profiling.attribution import Milestone, milestones
 from linly_profiling.stages import StageRow, stage_rows
-from linly_profiling.tables import columns, duration, size
-from trace_tools import MS, Clock
-
-START_NS = 1_000 * MS
-
-
-class Turn:
-    """A request as a runner records it; times are milliseconds after its start."""
-
-    def __init__(self, request_id: str = "turn-1") -> None:
-        self.clock = Clock(START_NS)
-        self.trace = Trace(request_id, clock_ns=self.clock)
-        self.count = 0
-
-    def at(self, ms: float) -> None:
-        self.clock.now_ns = START_NS + round(ms * MS)
-
-    def stage(self, row: str, first_in: float | None, first_out: float | None, **attrs: Any) -> Span:
-        self.at(0)
-        given: dict[str, Any] = {"stage": f"my {row}", "row": row, "order": self.count, **attrs}
-        self.count += 1
-        for name, ms in (("first_in_ns", first_in), ("first_out_ns", first_out)):
-            if ms is not None:
-                given[name] = START_NS + round(ms * MS)
-        return self.trace.start(f"linly.stage {row}", None, True, **given)
-
-    def queue_wait(self, stage: Span, start: float, end: float, **attrs: Any) -> None:
-        self.at(start)
-        wait = self.trace.start("linly.queue.wait", parent=stage, **attrs)
-        self.at(end)
-        wait.end()
-
-    def close(self, ms: float, outcome: str = "ok") -> Trace:
-        self.at(ms)
-        self.trace.close(outcome)
-        return self.trace
+from linly_profiling.tables import columns, duration, flowed, size, wrapped
+from trace_tools import MS
+from turn_tools import START_NS, Turn, ns
 
 
 def a_turn(request_id: str = "turn-1") -> Turn:
@@ -293,8 +262,66 @@ def test_the_text_fits_a_terminal_and_its_columns_stand() -> None:
 def test_durations_and_sizes_read_well() -> None:
     shown = [duration(ns) for ns in (None, 0, 999, 1_000, 45_600, 999_999, 1_234_567, 61e9, 3_600e9)]
     assert shown == ["—", "0 ns", "999 ns", "1.00 µs", "45.6 µs", "1.00 ms", "1.23 ms", "61.0 s", "3600 s"]
+    assert [duration(ns) for ns in (9.8e9, 9.996e9, 99.94e6, 99.96e6)] == [
+        "9.80 s",
+        "10.0 s",
+        "99.9 ms",
+        "100 ms",
+    ]
     assert [size(count) for count in (None, 5e6, 999.4e6, 2.5e9)] == ["—", "5.00 MB", "999 MB", "2.50 GB"]
+    assert [size(count) for count in (0, 512, 36_864, 999_600)] == ["0 B", "512 B", "36.9 kB", "1.00 MB"]
 
 
 def test_nothing_reached_means_no_milestones() -> None:
     assert milestones(0, ()) == ()
+
+
+def test_recording_does_not_load_the_analysis() -> None:
+    code = "import sys, linly_profiling; print([name for name in sys.modules if name.startswith('linly_profiling')])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "linly_profiling.trace" in loaded
+    for part in ("report", "analysis", "advice", "chrome"):
+        assert f"linly_profiling.{part}" not in loaded
+
+
+def test_a_sentence_is_wrapped_and_its_parts_stay_whole() -> None:
+    assert wrapped("one two three four", 9, "- ", "  ") == ["- one two", "  three", "  four"]
+    assert flowed(["one two", "three four"], 12, "", "  ") == ["one two", "  three four"]
+    assert wrapped("字字字字 a", 8) == ["字字字字", "a"]
+    assert wrapped("incomprehensible", 8, "  ") == ["  incom…"]
+    assert wrapped("", 8, "> ") == [">"]
+
+
+def test_waits_for_the_same_worker_are_told_in_one_line() -> None:
+    turn = Turn()
+    tts = turn.stage("tts", 0, 900)
+    for start in (100, 300, 500):
+        turn.queue_wait(tts, start, start + 100, worker="voice", busy_with="turn b")
+    lines = [line for line in str(Report.of(turn.closed(1_000))).splitlines() if "turn b): " in line]
+    assert lines == ["my tts: waits for worker voice (busy with turn b): 300 ms"]
+
+
+def test_the_analysis_is_told_in_a_few_lines() -> None:
+    turn = Turn(memory_limit_bytes=2_000_000_000)
+    llm = turn.stage("llm", 0, 100)
+    face = turn.stage("face", 100, 200, fps=25)
+    tokens = [100.0 + 10 * index for index in range(11)]
+    turn.span("llm.generate", 0, 200, llm, {"token": tokens}, prompt_tokens=1_200, cached_tokens=1_100)
+    turn.span("face.render", 200, 300, face, frames=5)
+    turn.span("face.render", 600, 700, face, frames=5)
+    turn.counter("kv_cache.bytes", "llm", {100: 1_000_000, 200: 2_000_000})
+    trace = turn.closed(800)
+    trace = replace(trace, samples=(*trace.samples, Sample("memory.rss", "process", ns(10), 500_000_000)))
+    lines = str(Report.of(trace)).splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("critical path"))
+    assert lines[first : first + 9] == [
+        "critical path: whom the request waited for at each instant, judged by which spans were open",
+        "  my llm 200 ms (25 %), my face 200 ms (25 %), outside the stages 400 ms (50 %)",
+        "tokens  prompt of 1,200 tokens (1,100 cached); first token after 100 ms;",
+        "        then 10.0 ms each (p95 10.0 ms, most 10.0 ms); 11 tokens at 100 a second;",
+        "        KV cache 2.00 MB, 100 kB a token",
+        "frames  10; to be shown at 25 a second, 40.0 ms for each;",
+        "        20.0 ms to render (p95 20.0 ms, most 20.0 ms); enough for 50 a second; 4 late;",
+        "        1 hold, 160 ms in all",
+        "memory  process 500 MB of 2.00 GB (25 %)",
+    ]
