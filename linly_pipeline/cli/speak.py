@@ -81,7 +81,10 @@ def run_turn(pipeline: Pipeline, source: Audio | Text, args: argparse.Namespace,
     for path, suffixes in ((args.trace, TRACE_SUFFIXES), (args.subtitles, (".srt", ".vtt"))):
         if path is not None:
             check_writable(path, suffixes)  # not after minutes of work
-    with torch_profiles(getattr(args, "torch_profile", None), getattr(args, "torch_stacks", False)):
+    profiled = getattr(args, "torch_profile", None)
+    if profiled is not None and args.trace is None:
+        raise ConfigError("--torch-profile needs --trace: what it finds goes into the trace")
+    with torch_profiles(profiled, getattr(args, "torch_stacks", False)):
         return asyncio.run(_turn(pipeline, source, args, say=say))
 
 

@@ -105,6 +105,8 @@ def test_a_recording_without_speech_is_one_sentence_and_no_file(tmp_path: Path) 
         (["say", "Hi.", "--trace", "no/such/folder/t.json"], "folder"),
         (["say", "Hi.", "--subtitles", "a.txt"], ".srt or .vtt"),
         (["say", "Hi.", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["say", "Hi.", "--torch-profile", "tts"], "needs --trace"),
+        (["say", "Hi.", "--torch-profile", "tts", "--trace", "t.json"], "pip install torch"),
         (["models", "path", "no-such-model"], "no-such-model"),
         (["say", "😀"], "nothing that this voice can speak"),
         (["say", " "], "the text is empty"),
