@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import time
@@ -138,6 +139,7 @@ def measure(rounds: int, count: int) -> list[Row]:
 
 
 def _time(variant: Variant, count: int) -> float:
+    gc.collect()  # what the variant before has left behind is not this one's
     with Trace("bench") as trace, attach(None):
         start_ns = time.perf_counter_ns()
         variant(trace, count)
