@@ -14,6 +14,7 @@ from linly_pipeline.channel import Channel
 
 T = TypeVar("T")
 
+STATE, DEPTH = "stage.state", "queue.depth"  # counters of a trace
 WAITS_FOR_INPUT, BUSY, WAITS_FOR_ROOM = range(3)  # what the counter "stage.state" of a trace shows
 _SHORTEST_NS = 100_000  # a state that does not last this long is not told: most reads find their item waiting
 
@@ -37,7 +38,7 @@ class StageClock:
 
     A stage may read and write from several tasks: time in which it waits for input at all is wait-in.
     `stalled` is called once if the stage is busy for `limit_s` without reading, writing or ending; `tell` gets
-    every state that lasted, and when it began.
+    the counters "stage.state" and "queue.depth" where they change, with the time of the change.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class StageClock:
         clock_ns: Callable[[], int],
         limit_s: float | None,
         stalled: Callable[[], None],
-        tell: Callable[[int, int], None] | None = None,
+        tell: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self._clock_ns = clock_ns
         self._limit_s = limit_s
@@ -53,6 +54,7 @@ class StageClock:
         self._tell = tell
         self._state = self._told = BUSY
         self._state_since_ns = 0
+        self._depth = 0
         self._timer: asyncio.TimerHandle | None = None
         self._since_ns = 0
         self._reading = self._writing = 0
@@ -68,12 +70,15 @@ class StageClock:
         self._since_ns = self._state_since_ns = self._clock_ns()
         self._running = True
         if self._tell is not None:
-            self._tell(BUSY, self._since_ns)
+            self._tell(STATE, BUSY, self._since_ns)
         self._arm()
 
     def stop(self) -> None:
         self._lap()
         self._end_state(self._since_ns)
+        if self._tell is not None and self._told != WAITS_FOR_INPUT:
+            self._told = WAITS_FOR_INPUT
+            self._tell(STATE, WAITS_FOR_INPUT, self._since_ns)  # there is nothing to do any more
         self._running = False
         self._arm()
 
@@ -106,6 +111,12 @@ class StageClock:
         finally:
             self._lap(writing=-1)
         self.items_out += 1
+
+    def tell_depth(self, depth: int) -> None:
+        """Note how many items wait in front of the stage; a queue that is always empty is not worth a curve."""
+        if depth != self._depth and self._tell is not None:
+            self._depth = depth
+            self._tell(DEPTH, depth, self._since_ns)
 
     def delivered(self) -> None:
         """An item has reached its end without a channel behind it (the sink's)."""
@@ -151,7 +162,7 @@ class StageClock:
         lasted = now_ns - self._state_since_ns >= _SHORTEST_NS
         if lasted and self._running and self._state != self._told and self._tell is not None:
             self._told = self._state
-            self._tell(self._state, self._state_since_ns)
+            self._tell(STATE, self._state, self._state_since_ns)
 
     def _arm(self) -> None:
         """Watch for a stall while the stage is busy, and only then."""

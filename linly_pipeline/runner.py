@@ -171,15 +171,15 @@ class Runner:
         self, stage: AnyStage, clock: StageClock, inbox: Channel[Packet]
     ) -> AsyncIterator[Packet]:
         async for item in clock.read(inbox):
-            self._turn.trace.counter("queue.depth", inbox.depth, stage.row)
+            clock.tell_depth(inbox.depth)
             self._turn.observe_input(stage, item, self._recognised)
             yield item
 
     def _clock(self, name: str, row: str) -> StageClock:
         trace = self._turn.trace
 
-        def tell(state: int, at_ns: int) -> None:
-            trace.counter("stage.state", state, row, at_ns=at_ns)
+        def tell(counter: str, value: int, at_ns: int) -> None:
+            trace.counter(counter, value, row, at_ns=at_ns)
 
         return StageClock(self._turn.clock_ns, self._limits.stall_s, lambda: self._stalled(name), tell)
 
@@ -258,7 +258,7 @@ class Runner:
             with attach(span):
                 await sink.begin(turn)
                 async for item in clock.read(inbox):
-                    turn.trace.counter("queue.depth", inbox.depth, "sink")
+                    clock.tell_depth(inbox.depth)
                     self._draw_arrow(order, span, clock)
                     await sink.write(item)
                     clock.delivered()

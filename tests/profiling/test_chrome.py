@@ -267,7 +267,7 @@ def test_counters_fall_to_zero_at_the_end(tmp_path: Path) -> None:
     trace.close()
     path = trace.save(tmp_path / "t.json")
     samples = [e for e in events(path) if e["name"] == "llm queue.depth"]
-    assert [e["args"]["value"] for e in samples] == [5, 0]
+    assert [e["args"][""] for e in samples] == [5, 0]
     assert samples[1]["ts"] - samples[0]["ts"] == pytest.approx(1000)
     assert [s.value for s in load(path)[0].samples if s.name == "queue.depth"] == [5]
 

@@ -95,10 +95,13 @@ def test_a_slow_write_of_an_old_turn_never_mixes_with_the_next_turns_file(tmp_pa
             await new
             assert new.played is not None
             assert new.played.path is not None
-            assert Audio.read(new.played.path).duration_s == pytest.approx(new.utterances[-1].end_s, abs=0.01)
-        assert [path.name for path in tmp_path.iterdir()] == [new.played.path.name]
+            written.append((new.played.path, new.utterances[-1].end_s))
 
+    written: list[tuple[Path, float]] = []
     asyncio.run(main())
+    [(path, end_s)] = written
+    assert Audio.read(path).duration_s == pytest.approx(end_s, abs=0.01)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("when", ["asr", "done"])

@@ -56,7 +56,9 @@ class Visemes(Stage[Speech, Motion]):
     async def run(self, stream: AsyncIterator[Speech], turn: Turn) -> AsyncIterator[Motion]:
         track = self._track(turn.seed)
         async for speech in stream:
-            for motion in track.push(speech):
+            with turn.span("motion.shape", audio_s=round(speech.audio.duration_s, 3)):
+                motions = list(track.push(speech))
+            for motion in motions:
                 yield motion
         for motion in track.flush():
             yield motion

@@ -26,6 +26,8 @@ class Event(NamedTuple):
 
 
 _SLICE, _MARK, _FLOW, _COUNTER = range(4)
+_DEEP = 1_000_000  # behind all slices that begin at the same instant, and so inside of them
+ARROW = "linly.flow"  # category of arrows, and of the points that they end in
 
 
 class Spot(NamedTuple):
@@ -65,7 +67,7 @@ def slice_event(record: Record, spot: Spot, depth: int, pid: int, shift_ns: int)
 
 
 def mark_event(mark: Mark, span_id: int, spot: Spot, depth: int, pid: int, shift_ns: int) -> Event:
-    at_ns = min(max(mark.at_ns, spot.start_ns), spot.end_ns)
+    at_ns = _inside(spot, mark.at_ns)
     args = mark_args(mark, span_id)
     text = _line("i", at_ns + shift_ns, pid, spot.tid, mark.name, cat="linly.mark", s="t", args=args)
     return Event(at_ns, _MARK, depth, text)
@@ -78,7 +80,11 @@ def arrow_events(
     to_ns = _inside(target, flow.to_ns)
     from_ns = min(_inside(source, flow.from_ns), max(to_ns, source.start_ns))
     to_ns = _inside(target, max(to_ns, from_ns))
-    shared: dict[str, Any] = {"cat": "linly.flow", "id": pid * 2**20 + number}
+    shared: dict[str, Any] = {"cat": ARROW, "id": pid * 2**20 + number}
+    if target.start_ns < source.start_ns:
+        # Perfetto draws an arrow from the slice that began first: give it one that begins where the arrow ends.
+        point = _line("X", to_ns + shift_ns, pid, target.tid, flow.name, 1, cat=ARROW)
+        yield Event(to_ns, _SLICE, _DEEP, point)
     yield Event(from_ns, _FLOW, 0, _line("s", from_ns + shift_ns, pid, source.tid, flow.name, **shared))
     # "bp": bind to the slice around the end, not to the next one.
     finish = _line("f", to_ns + shift_ns, pid, target.tid, flow.name, **shared, bp="e")
@@ -101,7 +107,8 @@ def closing_counters(last: Mapping[str, Sample], end_ns: int, pid: int, shift_ns
 
 
 def _counter(sample: Sample, at_ns: int, pid: int, shift_ns: int, **own: Any) -> Event:
-    text = _line("C", at_ns + shift_ns, pid, 0, counter_name(sample), args={"value": sample.value}, **own)
+    # Perfetto puts the key behind the counter's name: without one, the name stands for itself.
+    text = _line("C", at_ns + shift_ns, pid, 0, counter_name(sample), args={"": sample.value}, **own)
     return Event(at_ns, _COUNTER, 0, text)
 
 

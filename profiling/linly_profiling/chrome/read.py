@@ -158,7 +158,8 @@ def _spans(events: list[_Event], request_id: str) -> list[Record]:
         if event["ph"] == "i":
             span_id, mark = mark_of(event["args"])
             marks[span_id].append(mark)
-    bare = [span_of(event["args"], request_id) for event in events if event["ph"] == "X"]
+    # Slices without our own data are there for an arrow to end in.
+    bare = [span_of(event["args"], request_id) for event in events if event["ph"] == "X" and "args" in event]
     spans = [span._replace(marks=tuple(marks[span.span_id])) for span in bare]
     return sorted(spans, key=lambda span: span.span_id)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from linly_profiling.chrome.arrows import drawn_between
 from linly_profiling.chrome.codec import OWN
 from linly_profiling.chrome.events import (
     Event,
@@ -126,10 +127,8 @@ def _slices(layout: Layout, pid: int, shift_ns: int) -> Iterator[Event]:
 
 def _arrows(flows: Iterable[Flow], layout: Layout, pid: int, shift_ns: int) -> Iterator[Event]:
     """None for an arrow whose spans are gone."""
-    for number, flow in enumerate(flows, start=1):
-        source, target = layout.places.get(flow.from_id), layout.places.get(flow.to_id)
-        if source is not None and target is not None:
-            yield from arrow_events(flow, _spot(source), _spot(target), number, pid, shift_ns)
+    for number, (flow, source, target) in enumerate(drawn_between(flows, layout.places), start=1):
+        yield from arrow_events(flow, _spot(source), _spot(target), number, pid, shift_ns)
 
 
 def _counters(trace: LoadedTrace, pid: int, shift_ns: int) -> Iterator[Event]:
