@@ -86,7 +86,7 @@ class Trace:
             traceparent: W3C header of the request that this one is part of; one that is malformed is ignored.
             tracestate: the header that came with it.
             enabled: False records nothing but the root, at next to no cost; by default what `enable` says.
-            observed: False hides it from recorders, and notes no pauses of the process in it.
+            observed: False hides it from recorders, and notes no pauses and no memory of the process in it.
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}; a trace keeps at least 1")
@@ -113,7 +113,7 @@ class Trace:
         self._on_close: list[Callable[[Trace], None]] = []
         self._off: OffSpan | None = None
         self.enabled = _enabled if enabled is None else enabled
-        self._memory = SAMPLER.watch(clock_ns) if self.enabled else Series(clock_ns)
+        self._memory = SAMPLER.watch(clock_ns) if self.enabled and observed else Series(clock_ns)
         self.root: Span = None  # type: ignore[assignment]  # the first span becomes the root
         self.root = self.start(name)
         self._previous: Span | None = None

@@ -186,7 +186,7 @@ def test_too_many_open_spans_are_dropped_and_counted() -> None:
 
 
 def test_no_drop_is_missed_by_threads() -> None:
-    trace = Trace("r", max_records=50)
+    trace = Trace("r", max_records=50, observed=False)
 
     def work() -> None:
         for _ in range(500):
