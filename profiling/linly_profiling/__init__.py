@@ -41,7 +41,6 @@ _LATER = {
     "TraceFileError": "linly_profiling.chrome",
     "load": "linly_profiling.formats",
     "save": "linly_profiling.formats",
-    "save_chrome": "linly_profiling.chrome",
 }
 
 __all__ = [

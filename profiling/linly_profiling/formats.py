@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linly_profiling import chrome, flat, perfetto
+from linly_profiling import chrome, flat, perfetto, plain
 from linly_profiling.chrome.read import TraceFileError, text_of
 from linly_profiling.chrome.write import document as chrome_document
 from linly_profiling.files import write_whole
@@ -25,30 +24,29 @@ def _chrome(traces: Sequence[LoadedTrace]) -> bytes:
     return chrome_document(traces).encode("utf-8")
 
 
-def _csv(traces: Sequence[LoadedTrace]) -> bytes:
-    return flat.csv_of(traces).encode("utf-8")
-
-
-def _json(traces: Sequence[LoadedTrace]) -> bytes:
-    return flat.json_of(traces).encode("ascii")
-
-
 # The first suffix that fits counts.
 _WRITERS: dict[str, _Write] = {
-    ".spans.json": _json,
+    ".spans.json": plain.json_of,
     ".json": _chrome,
     ".pftrace": perfetto.document,
     ".perfetto-trace": perfetto.document,
-    ".csv": _csv,
+    ".csv": flat.csv_of,
 }
 SUFFIXES = tuple(_WRITERS)
 
 
-def save(path: str | os.PathLike[str], traces: Iterable[Trace | LoadedTrace]) -> Path:
+def save(
+    path: str | os.PathLike[str], traces: Iterable[Trace | LoadedTrace], format: str | None = None
+) -> Path:
     """Write traces into one file, in the format that its name asks for; it appears whole or not at all.
 
     `.json` is a Chrome trace, `.pftrace` or `.perfetto-trace` Perfetto's own format, `.spans.json` plain JSON and
-    `.csv` a table of spans; with `.gz` behind it, compressed.
+    `.csv` a table of spans; with `.gz` behind it, compressed. docs/trace-format.md describes each.
+
+    Args:
+        path: the file; its folder must exist.
+        traces: of the same process or of several, running or ended.
+        format: a suffix to go by instead of the file's own.
 
     Returns:
         The path written.
@@ -58,19 +56,22 @@ def save(path: str | os.PathLike[str], traces: Iterable[Trace | LoadedTrace]) ->
         OSError: the folder is missing or cannot be written.
     """
     path = Path(path)
-    write = _WRITERS[_suffix(path)]
-    data = write([trace.snapshot() for trace in traces])
-    write_whole(path, gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data)
+    suffix = _suffix(path.name if format is None else format, path)
+    data = _WRITERS[suffix.removesuffix(".gz")]([trace.snapshot() for trace in traces])
+    write_whole(path, gzip.compress(data, compresslevel=6, mtime=0) if suffix.endswith(".gz") else data)
     return path
 
 
-def _suffix(path: Path) -> str:
-    name = path.name.lower().removesuffix(".gz")
+def _suffix(name: str, path: Path) -> str:
+    """The known suffix that a name ends with."""
+    name = name.lower()
+    compressed = ".gz" if name.endswith(".gz") else ""
     for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            return suffix
+        if name.removesuffix(".gz").endswith(suffix):
+            return suffix + compressed
     raise ValueError(
-        f"'{path}': a trace is saved as {', '.join(SUFFIXES)}, or one of these with .gz; not '{path.suffix}'"
+        f"'{path}': a trace is saved as {', '.join(SUFFIXES)}, or one of these with .gz;"
+        f" not '{Path(name).suffix or name}'"
     )
 
 
@@ -90,6 +91,8 @@ def load(path: str | os.PathLike[str]) -> list[LoadedTrace]:
     if not name.endswith(".spans.json"):
         return chrome.load(path)
     try:
-        return flat.traces_of(json.loads(text_of(path)))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return plain.traces_of(text_of(path))
+    except TraceFileError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise TraceFileError(f"{path}: not written by linly_profiling, or damaged: {error}") from error

@@ -19,6 +19,8 @@ def varint(number: int) -> bytes:
     """A whole number in as few bytes as it needs; negative ones take ten, as the format says."""
     if 0 <= number < 0x80:
         return _ONE_BYTE[number]
+    if 0 <= number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     number &= 2**64 - 1
     groups = bytearray()
     while number >= 0x80:
@@ -28,7 +30,16 @@ def varint(number: int) -> bytes:
     return bytes(groups)
 
 
-@lru_cache(maxsize=256)
+def time_varint(at_ns: int) -> bytes:
+    """Like `varint`, faster for times that lie close together, and of at least five bytes."""
+    at_ns &= 2**64 - 1
+    a, b, c, d = at_ns & 0x7F, at_ns >> 7 & 0x7F, at_ns >> 14 & 0x7F, at_ns >> 21 & 0x7F
+    return bytes((a | 0x80, b | 0x80, c | 0x80, d | 0x80)) + _upper(at_ns >> 28)
+
+
+_upper = lru_cache(maxsize=64)(varint)  # changes every 268 ms
+
+
 def tag(field: int, wire_type: int) -> bytes:
     return varint(field << 3 | wire_type)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from linly_profiling import CudaUse, LoadedTrace, Mark, Record, Report, Sample, Trace, load, save_chrome
+from linly_profiling import CudaUse, LoadedTrace, Mark, Record, Report, Sample, Trace, load, save
 from linly_profiling.advice import RULES, Advice, advise
 from linly_profiling.advice.evidence import severity
 from linly_profiling.tables import columns
@@ -96,7 +96,7 @@ def test_the_report_of_the_case_can_be_read_aloud() -> None:
 
 def test_the_advice_survives_the_file(tmp_path: Path) -> None:
     trace = the_case().closed(4400)
-    save_chrome(tmp_path / "case.json", [trace])
+    save(tmp_path / "case.json", [trace])
     (loaded,) = load(tmp_path / "case.json")
     assert Report.of(loaded) == Report.of(trace)
     data = json.loads(json.dumps(Report.of(trace).to_dict(), allow_nan=False))
@@ -803,5 +803,5 @@ def test_no_trace_whatever_it_holds_breaks_the_report_or_its_advice(trace: Loade
 )
 @given(st.lists(_traces(), min_size=1, max_size=2))
 def test_nor_does_one_that_comes_from_a_file(tmp_path: Path, traces: Sequence[LoadedTrace]) -> None:
-    for trace in load(save_chrome(tmp_path / "t.json", traces)):
+    for trace in load(save(tmp_path / "t.json", traces)):
         _must_hold(trace)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linly_profiling import CudaUse, LoadedTrace, Span, Trace, TraceFileError, load, save_chrome
+from linly_profiling import CudaUse, LoadedTrace, Span, Trace, TraceFileError, load, save
 from trace_tools import MS, Clock, events, nested_as_a_viewer_does, to_ns
 
 HOSTILE = [
@@ -85,7 +85,7 @@ def test_measurements_come_back_and_null_stays_null(tmp_path: Path) -> None:
     empty = full._replace(span_id=9, cuda=None, cpu_ns=None, task=None)
     empty = empty._replace(rss_start_bytes=None, rss_end_bytes=None, rss_peak_bytes=None)
     spans = (snapshot.spans[0], full, empty)
-    path = save_chrome(tmp_path / "t.json", [LoadedTrace("r", "ok", 0, snapshot.epoch, spans)])
+    path = save(tmp_path / "t.json", [LoadedTrace("r", "ok", 0, snapshot.epoch, spans)])
     assert load(path)[0].spans == spans
 
 
@@ -142,7 +142,7 @@ def test_viewers_nest_the_spans_as_they_were(tmp_path: Path) -> None:
 
 def test_each_request_is_a_process_and_each_stage_a_named_row(tmp_path: Path) -> None:
     traces = [busy_trace(Clock(), "one"), busy_trace(Clock(), "two\n")]
-    found = events(save_chrome(tmp_path / "t.json", traces))
+    found = events(save(tmp_path / "t.json", traces))
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
     processes = [(e["pid"], e["args"]["name"]) for e in found if e["name"] == "process_name"]
     assert processes == [(2**30, "request one"), (2**30 + 1, "request two␊")]
@@ -287,7 +287,7 @@ def test_spans_whose_parents_were_dropped_are_still_drawn(tmp_path: Path) -> Non
 
 
 def test_an_empty_file_of_no_traces_is_fine(tmp_path: Path) -> None:
-    assert load(save_chrome(tmp_path / "t.json", [])) == []
+    assert load(save(tmp_path / "t.json", [])) == []
 
 
 def test_compressed_files_are_the_same_for_the_same_trace(tmp_path: Path) -> None:

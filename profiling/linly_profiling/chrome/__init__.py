@@ -13,9 +13,3 @@ from __future__ import annotations
 from linly_profiling.chrome.read import TraceFileError, load
 
 __all__ = ["TraceFileError", "load"]
-
-
-def save_chrome(path, traces):  # type: ignore  # TEMPORARY
-    from linly_profiling.formats import save
-
-    return save(path, traces)

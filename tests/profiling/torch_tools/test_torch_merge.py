@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linly_profiling import LoadedTrace, Record, Trace, load
-from linly_profiling.chrome import save_chrome
+from linly_profiling import LoadedTrace, Record, Trace, load, save
 from linly_profiling.torch_tools import KinetoError, merge_kineto, read_kineto
 from linly_profiling.torch_tools.kineto import Event, Profile
 from linly_profiling.torch_tools.tree import graft
@@ -140,7 +139,7 @@ def test_arrows_lead_from_each_launch_to_its_kernel(trace: LoadedTrace, tmp_path
 
 def test_merged_traces_are_written_and_read_like_others(trace: LoadedTrace, tmp_path: Path) -> None:
     merged = merge_kineto(trace, kineto(tmp_path / "k.json", MODEL_CALL))
-    (again,) = load(save_chrome(tmp_path / "both.json", [merged]))
+    (again,) = load(save(tmp_path / "both.json", [merged]))
     assert (again.spans, again.flows) == (merged.spans, merged.flows)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from linly_profiling import Trace, save_chrome
+from linly_profiling import Trace, save
 from trace_tools import Clock
 from viewer_traces import ROWS, answers
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def model(viewers: NodeViewers, tmp_path: Path) -> dict[str, Any]:
     """Three requests at once, in one file."""
-    return viewers.catapult(save_chrome(tmp_path / "t.json", answers(3)))
+    return viewers.catapult(save(tmp_path / "t.json", answers(3)))
 
 
 def slices(model: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from linly_profiling import Span, Trace, load, save_chrome
+from linly_profiling import Span, Trace, load, save
 from trace_tools import Clock
 from viewer_slices import Loaded, Slice
 
@@ -79,7 +79,7 @@ def test_the_slices_of_a_file_are_its_spans(
     clock = Clock()
     traces = [record(steps, clock, request_id) for request_id, steps in scripts]
     with tempfile.TemporaryDirectory() as folder:
-        path = save_chrome(Path(folder) / "t.json", traces)
+        path = save(Path(folder) / "t.json", traces)
         assert load(path) == [trace.snapshot() for trace in traces]
         base_ns = json.loads(path.read_text("utf-8"))["baseTimeNanoseconds"]
         loaded = Loaded(viewers, path)

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from linly_profiling import save_chrome
+from linly_profiling import save
 from viewer_traces import ROWS, answers
 
 pytest.importorskip("hta", reason="HolisticTraceAnalysis is not installed")
@@ -22,7 +22,7 @@ def test_every_slice_is_a_row(tmp_path: Path, name: str, caplog: pytest.LogCaptu
     from hta.common.trace_parser import parse_trace_dataframe
     from hta.configs.parser_config import ParserConfig
 
-    path = save_chrome(tmp_path / name, answers(3))
+    path = save(tmp_path / name, answers(3))
     with caplog.at_level(logging.ERROR):
         _, frame, symbols = parse_trace_dataframe(str(path), ParserConfig.get_default_cfg())
     assert not caplog.records

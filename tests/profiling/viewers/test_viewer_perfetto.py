@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from linly_profiling import Span, Trace, save_chrome
+from linly_profiling import Span, Trace, save
 from trace_tools import MS, Clock, events, in_event_loop
 from viewer_slices import Loaded
 from viewer_traces import ROWS, answers
@@ -24,7 +24,7 @@ FIRST_PID = 2**30
 @pytest.fixture(params=["t.json", "t.json.gz"])
 def three(request: pytest.FixtureRequest, viewers: NodeViewers, tmp_path: Path) -> Loaded:
     """Three requests at once, in one file."""
-    return Loaded(viewers, save_chrome(tmp_path / request.param, answers(3)))
+    return Loaded(viewers, save(tmp_path / request.param, answers(3)))
 
 
 def test_every_request_is_a_process_of_its_own_with_a_row_for_each_stage(three: Loaded) -> None:
@@ -176,7 +176,7 @@ async def test_streams_of_several_tasks_at_once(viewers: NodeViewers, tmp_path: 
     async with asyncio.TaskGroup() as group:
         for trace, count in zip(traces, (3, 4, 100), strict=True):
             group.create_task(request(trace, count))
-    loaded = Loaded(viewers, await asyncio.to_thread(save_chrome, tmp_path / "t.json", traces))
+    loaded = Loaded(viewers, await asyncio.to_thread(save, tmp_path / "t.json", traces))
     seen = Counter(
         (drawn.pid - FIRST_PID, drawn.name, loaded.parent_name(drawn)) for drawn in loaded.everything
     )
@@ -364,7 +364,7 @@ def test_complete_records_of_a_file_cut_in_the_middle_of_one_are_shown(
 ) -> None:
     """What a killed process leaves behind, if it writes the same events as an array, one a line."""
     path = tmp_path / "t.json"
-    found = events(save_chrome(path, answers(2)))
+    found = events(save(path, answers(2)))
     lines = [line.rstrip(",") for line in path.read_text("utf-8").splitlines() if line.startswith('{"ph":')]
     assert len(lines) == len(found)
     *whole, last = lines[:-100]

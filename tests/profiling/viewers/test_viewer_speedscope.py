@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linly_profiling import Trace, save_chrome
+from linly_profiling import Trace, save
 from trace_tools import MS, Clock
 from viewer_browser import chromium_executable
 from viewer_traces import ROWS, answers
@@ -50,7 +50,7 @@ def hostile() -> Trace:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What speedscope shows of each file; one browser opens them all."""
     folder = tmp_path_factory.mktemp("speedscope")
-    paths = [save_chrome(folder / "three.json", answers(3)), hostile().save(folder / "hostile.json")]
+    paths = [save(folder / "three.json", answers(3)), hostile().save(folder / "hostile.json")]
     paths.append(_cut_short(folder, paths[0]))
     command = [sys.executable, str(HERE / "viewer_browser.py"), "speedscope", str(WEB_PAGE), *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
