@@ -76,6 +76,7 @@ class StageClock:
     def stop(self) -> None:
         self._lap()
         self._end_state(self._since_ns)
+        self.tell_depth(0)
         if self._tell is not None and self._told != WAITS_FOR_INPUT:
             self._told = WAITS_FOR_INPUT
             self._tell(STATE, WAITS_FOR_INPUT, self._since_ns)  # there is nothing to do any more

@@ -212,13 +212,14 @@ def growing_trace(path: Path | None) -> Iterator[Callable[[Turn], None]]:
     from linly_profiling import Recorder, TraceFile
 
     saved: list[Path] = []
-    running = path.with_name(f"{path.name.partition('.')[0]}.running.json")
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    file = TraceFile(path.with_name(f"{name}.running.json"))
     try:
-        with Recorder(TraceFile(running)):
+        with Recorder(file):
             yield lambda turn: saved.append(turn.trace.save(path))
     finally:
-        if saved:
-            running.unlink(missing_ok=True)
+        for each in file.paths if saved else ():
+            each.unlink(missing_ok=True)
 
 
 def _why_nothing(turn: Turn, args: argparse.Namespace) -> str:

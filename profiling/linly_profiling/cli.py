@@ -139,33 +139,42 @@ def _add_merge(actions: Subparsers) -> None:
 def read(paths: Sequence[Path]) -> list[LoadedTrace]:
     """The requests of files and folders; the parts of one request joined.
 
+    In a folder, a file that is no trace is left out, with a note on stderr.
+
     Raises:
-        CommandError: a file cannot be read, or a folder holds none.
+        CommandError: a file that was named cannot be read, or a folder holds no trace.
     """
     from linly_profiling.chrome.repair import joined
-    from linly_profiling.formats import load
 
     found: list[LoadedTrace] = []
-    for path in _files(paths):
-        try:
-            found += load(path)
-        except ValueError as error:  # TraceFileError, or an unknown suffix
-            raise CommandError(str(error)) from error
-        except OSError as error:
-            raise CommandError(f"cannot read '{path}': {error.strerror or error}") from error
+    for path in paths:
+        found += _folder(path) if path.is_dir() else _file(path)
     return joined(found)
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES))
-        if not inside:
-            raise CommandError(f"there is no trace in '{path}': it holds no .json file")
-        found += inside
+def _file(path: Path) -> list[LoadedTrace]:
+    from linly_profiling.formats import load
+
+    try:
+        return load(path)
+    except ValueError as error:  # TraceFileError, or an unknown suffix
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"cannot read '{path}': {error.strerror or error}") from error
+
+
+def _folder(folder: Path) -> list[LoadedTrace]:
+    inside = sorted(each for each in folder.iterdir() if each.name.endswith(_SUFFIXES))
+    if not inside:
+        raise CommandError(f"there is no trace in '{folder}': it holds no .json file")
+    found: list[LoadedTrace] = []
+    for path in inside:
+        try:
+            found += _file(path)
+        except CommandError as error:
+            print(f"note: left out: {error}", file=sys.stderr)
+    if not found:
+        raise CommandError(f"there is no trace in '{folder}' that can be read")
     return found
 
 
@@ -242,7 +251,8 @@ def _repair(args: argparse.Namespace) -> int:
     from linly_profiling.chrome.repair import salvage
 
     path: Path = args.trace
-    output: Path = args.output or path.with_name(f"{path.name.partition('.')[0]}.repaired.json")
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    output: Path = args.output or path.with_name(f"{name}.repaired.json")
     try:
         found = salvage(path)
     except ValueError as error:

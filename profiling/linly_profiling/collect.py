@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from linly_profiling.frozen import frozen
 from linly_profiling.record import Mark, Record
 from linly_profiling.sampler import Series
 from linly_profiling.values import clean_name
 
 if TYPE_CHECKING:
     from linly_profiling.exact import Exact
-
-Item = TypeVar("Item")
-
-
-def frozen(items: Collection[Item]) -> list[Item]:
-    """The items by now, though other threads keep adding."""
-    while True:
-        try:
-            return list(items)
-        except RuntimeError:  # it changed its size meanwhile
-            continue
 
 
 def records_of(raws: Sequence[tuple[Any, ...]], request_id: str, memory: Series) -> list[Record]:
@@ -44,8 +34,8 @@ def record_of(raw: tuple[Any, ...], request_id: str, memory: Series) -> Record:
         thread_id=thread[0],
         thread_name=thread[1],
         task=exact.task if exact is not None else None,
-        start_ns=start_ns,
-        end_ns=max(start_ns, end_ns),
+        start_ns=int(start_ns),
+        end_ns=max(int(start_ns), int(end_ns)),
         outcome=outcome,
         error_type=error_type,
         attrs=dict(more.attrs) if more is not None else {},

@@ -19,24 +19,34 @@ class Feed:
         dropped: items that were lost because the reader is behind.
     """
 
-    __slots__ = ("_items", "_limit", "_lock", "_next", "dropped")
+    __slots__ = ("_items", "_limit", "_lock", "also", "dropped")
 
     def __init__(self, limit: int, also: Feed | None = None) -> None:
         """`also` is another reader's feed, which gets the same items."""
         self._items: deque[Item] = deque()
         self._limit = limit
-        self._lock = threading.Lock()
-        self._next = also
+        self._lock = threading.RLock()  # a garbage collection may end a span at any point
+        self.also = also
         self.dropped = 0
 
     def put(self, item: Item) -> None:
-        if self._next is not None:
-            self._next.put(item)
+        if self.also is not None:
+            self.also.put(item)
         if len(self._items) < self._limit:
             self._items.append(item)
         else:
             with self._lock:
                 self.dropped += 1
+
+    def drop(self, feed: Feed) -> None:
+        """Give another reader's feed nothing any more."""
+        if self.also is feed:
+            self.also = feed.also
+        elif self.also is not None:
+            self.also.drop(feed)
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def take(self, most: int) -> list[Item]:
         """What has waited longest, up to so many items. One reader only."""

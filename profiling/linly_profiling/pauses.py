@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple
+
+from linly_profiling.frozen import frozen
 
 BLOCKED_NS = 50_000_000  # a loop that is silent for longer is "blocked": two video frames at 40 fps
 GC_PAUSE_NS = 1_000_000
 _LAG_STEP_MS = 1.0  # the curve of the lag gets a point where it moved by this much
 _FRAMES = 16
 _WAITING = ("selectors.py", "windows_events.py")  # where an event loop waits when it has nothing to do
-_PENDING = 1024
+_RECENT = 256  # pauses that are remembered; each trace takes what is new to it 50 times a second
 
 LOOP_BLOCKED, GC_PAUSE = "linly.loop.blocked", "linly.gc.pause"
 
@@ -41,21 +45,24 @@ class GcWatch:
 
     def __init__(self) -> None:
         self._start_ns = 0
-        self._pauses: deque[Pause] = deque(maxlen=_PENDING)
+        self._began = itertools.count()
+        self._pauses: deque[Pause] = deque(maxlen=_RECENT)
 
     def begin(self) -> None:
-        if self._seen not in gc.callbacks:
+        """Watch from now on; it costs each collection well below a microsecond, so it does not end with a trace."""
+        if next(self._began) == 0:
             gc.callbacks.append(self._seen)
 
     def end(self) -> None:
         if self._seen in gc.callbacks:
             gc.callbacks.remove(self._seen)
 
-    def take(self) -> list[Pause]:
-        return [self._pauses.popleft() for _ in range(len(self._pauses))]
+    def recent(self) -> list[Pause]:
+        """The newest pauses, in the order of time."""
+        return frozen(self._pauses)
 
     def _seen(self, phase: str, info: dict[str, int]) -> None:
-        # Only this: a collection may begin anywhere, also where a trace holds its lock.
+        # Only this: a collection may begin anywhere, and in the middle of anything.
         if phase == "start":
             self._start_ns = time.perf_counter_ns()
             return
@@ -69,16 +76,25 @@ class LoopWatch:
     """One event loop. `look` is called about 50 times a second in another thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
-        self._loop = loop
+        self._loop = weakref.ref(loop)
         self._thread_id = thread_id
         self._asked_ns: int | None = None  # when the sign of life was asked for that has not come yet
         self._attrs: dict[str, Any] | None = None
-        self._pauses: deque[Pause] = deque(maxlen=_PENDING)
+        self._pauses: deque[Pause] = deque(maxlen=_RECENT)
         self._resting = False
-        self._drawn_ms: float | None = None
+        self._drawn_ms: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self.lag_ms: float | None = None
 
+    def is_over(self) -> bool:
+        """The loop has been closed, or is gone."""
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
     def look(self) -> None:
+        loop = self._loop()
+        if loop is None or not loop.is_running():  # between two runs nobody is blocked
+            self._asked_ns = None
+            return
         asked_ns, now_ns = self._asked_ns, time.perf_counter_ns()
         if asked_ns is not None:
             self.lag_ms = (now_ns - asked_ns) / 1e6
@@ -91,12 +107,13 @@ class LoopWatch:
         self._attrs = None
         self._asked_ns = now_ns
         try:
-            self._loop.call_soon_threadsafe(self._answer)
+            loop.call_soon_threadsafe(self._answer)
         except RuntimeError:  # it has been closed
             self._asked_ns = None
 
-    def take(self) -> list[Pause]:
-        return [self._pauses.popleft() for _ in range(len(self._pauses))]
+    def recent(self) -> list[Pause]:
+        """The newest pauses, in the order of time."""
+        return frozen(self._pauses)
 
     def so_far(self) -> Pause | None:
         """A pause that has not ended yet, for a trace that is closed by the very code that blocks."""
@@ -105,12 +122,12 @@ class LoopWatch:
             return None
         return Pause(LOOP_BLOCKED, "event loop", asked_ns, now_ns, self._attrs or _attrs([]))
 
-    def moved_lag_ms(self) -> float | None:
-        """The lag, where it moved since this was called last."""
-        lag_ms, drawn_ms = self.lag_ms, self._drawn_ms
+    def moved_lag_ms(self, trace: object) -> float | None:
+        """The lag, where it moved since this was called last for a trace."""
+        lag_ms, drawn_ms = self.lag_ms, self._drawn_ms.get(trace)
         if lag_ms is None or (drawn_ms is not None and abs(lag_ms - drawn_ms) < _LAG_STEP_MS):
             return None
-        self._drawn_ms = lag_ms
+        self._drawn_ms[trace] = lag_ms
         return lag_ms
 
     def _answer(self) -> None:

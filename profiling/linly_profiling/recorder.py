@@ -9,14 +9,14 @@ What a request pays for it is one append to a queue for each span.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
 import threading
-import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -24,17 +24,19 @@ from typing import Self
 from linly_profiling import trace as traces
 from linly_profiling.clock import Epoch
 from linly_profiling.feed import Feed, Item
+from linly_profiling.frozen import frozen
 from linly_profiling.record import LoadedTrace
 from linly_profiling.sampling import Sampling
 from linly_profiling.trace import Trace
 
 _log = logging.getLogger("linly_profiling")
 
-PERIOD_S = 0.02  # a killed process loses at most this much
+PERIOD_S = 0.02  # how often spans are handed over
 _PENDING = 65_536  # items that may wait for the thread, per trace: more than a second at 50,000 spans/s
 _BATCH = 2_000  # what is handed over at a time: a killed process loses what was taken and not yet written
-KEEP_ALL = Sampling()
+_QUIET_ROUNDS = 5  # a request in which nothing happens is looked at this seldom
 _ABANDONED = "abandoned"  # outcome of a trace that nobody closed
+KEEP_ALL = Sampling()
 
 
 class Exporter:
@@ -54,20 +56,26 @@ class Exporter:
     def spans(self, trace: Trace, batch: Sequence[Item]) -> None:
         """What is new in a request that is kept: ended spans, counter samples and arrows, in the order they came.
 
-        Called in every round while the request runs, also with nothing new.
+        Called several times a second while the request runs, also with nothing new.
         """
 
     def end(self, trace: LoadedTrace, kept: bool) -> None:
-        """A request has ended; `kept` is what the sampling says."""
+        """A request has ended; `kept` is what the sampling says. One that nobody closed is "abandoned", and empty."""
 
-    def finish(self, trace: Trace) -> None:
-        """In place of `end` where `spans` was called for the request: nothing more of it will come."""
+    def finish(self, trace: Trace, dropped: int) -> None:
+        """In place of `end` where `spans` was called for the request: nothing more of it will come.
+
+        `dropped` is how much of it `spans` did not get.
+        """
+
+    def lose(self, request_id: str, epoch: Epoch) -> None:
+        """In place of `finish` where nobody closed the request, and nobody holds it any more."""
 
     def flush(self) -> None:
-        """Called after each round in which something was handed over."""
+        """Called after something was handed over."""
 
     def close(self) -> None:
-        """Nothing more will come. Write what is left, within seconds."""
+        """Nothing more will come. Write what is left."""
 
     def forked(self) -> None:
         """This is a child process now: what is open belongs to the parent."""
@@ -79,7 +87,7 @@ class RecorderStatistics:
     requests: requests that ended.
     kept: requests that the sampling kept.
     running: requests that have not ended.
-    spans: spans of ended requests.
+    spans: spans of the requests that ended.
     dropped: spans, samples and arrows that were lost, because a trace was full or the thread was behind.
     failed_exporters: names of exporters that were switched off.
     """
@@ -102,6 +110,8 @@ class _Live:
     kept: bool
     feed: Feed | None = None
     closed: Trace | None = None
+    spans: int = 0
+    quiet_rounds: int = 0
 
     def close(self, trace: Trace) -> None:
         self.closed = trace
@@ -132,48 +142,54 @@ class Recorder:
         self._live: list[_Live] = []
         self._new: deque[tuple[_Live, Trace]] = deque()
         self._counts = _Counts()
-        self._work = threading.Event()
-        self._closing = False
+        self._open = False
+        self._reset()
+
+    def _reset(self) -> None:
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._stop_observing: Callable[[], None] | None = None
+        self._starting = threading.Lock()  # never waited for
+        self._work = threading.Event()
+        self._closing = threading.Event()
 
     def open(self) -> Self:
         """Begin to record. Also done by `with`."""
-        if self._stop_observing is None:
-            self._closing = False
+        if not self._open:
+            self._open = True
+            self._reset()
             self._stop_observing = traces.observe(self._take_up)
             _open_recorders.add(self)
             atexit.register(self.close)
         return self
 
     def close(self, deadline_s: float = 5.0) -> None:
-        """Stop: hand over what has ended, and what runs as it is by now. Safe to call again."""
-        if self._stop_observing is None:
+        """Stop: hand over what has ended, and what runs as it is by now. Safe to call again.
+
+        Exporters that take longer go on in the background, as long as the program runs.
+        """
+        if not self._open:
             return
         self._stop_observing()
-        self._stop_observing = None
+        self._closing.set()
+        self._work.set()
+        if not self._ensure_thread():
+            self._finish()
+        elif self._thread is not None:
+            self._thread.join(deadline_s)
+            if self._thread.is_alive():
+                _log.warning("an exporter of traces did not finish within %g s", deadline_s)
+        self._open = False
         atexit.unregister(self.close)
         _open_recorders.discard(self)
-        self._closing = True
-        self._work.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(deadline_s)
-            if thread.is_alive():
-                _log.warning("an exporter of traces did not finish within %g s", deadline_s)
-                return
-        self._finish()
 
     def statistics(self) -> RecorderStatistics:
         counts = self._counts
-        waiting = sum(live.feed.dropped for live in list(self._live) if live.feed is not None)
+        live = frozen(self._live)
         return RecorderStatistics(
             requests=counts.requests,
             kept=counts.kept,
-            running=len(self._live) + len(self._new),
+            running=len(live) + len(self._new),
             spans=counts.spans,
-            dropped=counts.dropped + waiting,
+            dropped=counts.dropped + sum(each.feed.dropped for each in live if each.feed is not None),
             failed_exporters=tuple(counts.failed),
         )
 
@@ -199,66 +215,74 @@ class Recorder:
         self._new.append((live, trace))
         if not self._work.is_set():
             self._work.set()
-        if self._thread is None:
-            self._start()
+        self._ensure_thread()
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="linly-recorder", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # no more threads, or the interpreter is shutting down
-                    self._thread = None
+    def _ensure_thread(self) -> bool:
+        """Whether the thread runs, or has run to its end after `close`."""
+        if self._thread is not None:
+            return True
+        if self._starting.acquire(blocking=False):  # else another thread is at it
+            try:
+                thread = threading.Thread(target=self._run, name="linly-recorder", daemon=True)
+                thread.start()
+                self._thread = thread
+            except RuntimeError:  # no more threads, or the interpreter is shutting down
+                return False
+            finally:
+                self._starting.release()
+        return True
 
     # In the recorder's thread
 
     def _run(self) -> None:
-        while not self._closing:
+        closing = self._closing
+        while not closing.is_set():
             self._work.wait()
             self._round()
             if not self._live and not self._new:
                 self._work.clear()
-                if self._new:  # it came between the two lines above
+                if self._new or closing.is_set():  # it came between the two lines above
                     self._work.set()
-            time.sleep(self._period_s)
+            closing.wait(self._period_s)
+        self._finish()
 
     def _finish(self) -> None:
         self._round()
         for live in self._live:
-            self._end(live, live.trace())
+            self._end(live, live.closed or live.trace())
         self._live = []
         self._each("flush")
         self._each("close")
 
     def _round(self) -> None:
         """Hand over what is new."""
-        handed_over = False
         while self._new:
             live, trace = self._new.popleft()
             self._live.append(live)
             self._each("begin", trace)
             del trace
         for live in list(self._live):
-            handed_over = self._advance(live) or handed_over
-        if handed_over:
-            self._each("flush")
+            self._advance(live)
 
-    def _advance(self, live: _Live) -> bool:
+    def _advance(self, live: _Live) -> None:
         closed = live.closed is not None  # read before the last items are taken
         trace = live.closed or live.trace()
         if trace is not None and live.feed is not None:
-            self._stream(trace, live.feed)
+            self._stream(live, trace, live.feed)
         if closed or trace is None:
             self._live.remove(live)
             self._end(live, trace)
-        return live.feed is not None or closed
+            self._each("flush")
 
-    def _stream(self, trace: Trace, feed: Feed) -> None:
-        more = True
-        while more:
-            batch = feed.take(_BATCH)
-            more = len(batch) == _BATCH
+    def _stream(self, live: _Live, trace: Trace, feed: Feed) -> None:
+        """Hand over what has come by now. What comes meanwhile waits, so that other requests have their turn."""
+        waiting = len(feed)
+        live.quiet_rounds = 0 if waiting else live.quiet_rounds + 1
+        if not waiting and live.quiet_rounds % _QUIET_ROUNDS:
+            return
+        for start in range(0, waiting, _BATCH) or (0,):
+            batch = feed.take(min(_BATCH, waiting - start))
+            live.spans += sum(type(item) is tuple for item in batch)
             for exporter in list(self._exporters):
                 if exporter.live:
                     self._call(exporter, "spans", trace, batch)
@@ -266,25 +290,31 @@ class Recorder:
 
     def _end(self, live: _Live, trace: Trace | None) -> None:
         nothing = LoadedTrace(live.request_id, _ABANDONED, 0, live.epoch, ())
-        streamed = trace is not None and live.feed is not None
         snapshot = functools.cache(nothing.snapshot if trace is None else trace.snapshot)
         kept = live.kept or self.sampling.at_end(snapshot())
+        dropped = _dropped(live, trace)
         for exporter in list(self._exporters):
-            if streamed and exporter.live:
-                self._call(exporter, "finish", trace)
-            else:
+            if live.feed is None or not exporter.live:
                 self._call(exporter, "end", snapshot(), kept)
+            elif trace is not None:
+                self._call(exporter, "finish", trace, dropped)
+            else:
+                self._call(exporter, "lose", live.request_id, live.epoch)
+        if trace is not None and live.feed is not None:
+            trace.unfeed(live.feed)
         counts = self._counts
         counts.requests += 1
         counts.kept += kept
-        counts.spans += 0 if trace is None else len(trace)
-        counts.dropped += live.feed.dropped if live.feed is not None else trace.dropped if trace else 0
+        counts.spans += live.spans if live.feed is not None else len(trace or ())
+        counts.dropped += dropped
 
     def _each(self, method: str, *arguments: object) -> None:
         for exporter in list(self._exporters):
             self._call(exporter, method, *arguments)
 
     def _call(self, exporter: Exporter, method: str, *arguments: object) -> None:
+        if exporter not in self._exporters:  # it failed a moment ago
+            return
         try:
             getattr(exporter, method)(*arguments)
         except Exception as error:  # noqa: BLE001  an exporter must never break the program, nor the others
@@ -292,15 +322,24 @@ class Recorder:
             name = type(exporter).__name__
             self._counts.failed.append(name)
             _log.warning("%s is switched off: %s: %s", name, type(error).__name__, error)
+            if method != "close":
+                with contextlib.suppress(Exception):  # it may have a file to close
+                    exporter.close()
 
     def _forked(self) -> None:
         """In a child process: the thread is gone, and what was open is the parent's to write."""
-        self._thread = None
-        self._lock = threading.Lock()
-        self._work = threading.Event()
+        self._reset()
         self._live, self._new = [], deque()
         self._counts = _Counts()
         self._each("forked")
+
+
+def _dropped(live: _Live, trace: Trace | None) -> int:
+    """How much of a request the exporters did not get."""
+    if trace is None:
+        return 0 if live.feed is None else live.feed.dropped
+    # What a full trace trimmed had been in the feed.
+    return trace.dropped if live.feed is None else live.feed.dropped + trace.dropped - trace._trimmed
 
 
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()

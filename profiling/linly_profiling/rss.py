@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -18,6 +19,7 @@ class _Statm:
 
     def __init__(self) -> None:
         self._fd = _UNOPENED
+        self._file: tuple[int, int] | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def __call__(self) -> int | None:
@@ -33,6 +35,7 @@ class _Statm:
     def _reopened(self) -> int | None:
         try:
             self._fd = os.open("/proc/self/statm", os.O_RDONLY)
+            self._file = self._identity()
             return self._read()
         except (OSError, ValueError, IndexError):
             return None
@@ -40,8 +43,14 @@ class _Statm:
     def forget(self) -> None:
         """In a forked child: /proc/self was resolved when the file was opened, and still means the parent."""
         if self._fd != _UNOPENED:
-            os.close(self._fd)
+            with contextlib.suppress(OSError):
+                if self._identity() == self._file:  # else the number has become another file's
+                    os.close(self._fd)
             self._fd = _UNOPENED
+
+    def _identity(self) -> tuple[int, int]:
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino
 
 
 class _MachTaskBasicInfo(ctypes.Structure):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from linly_profiling.exact import Exact
 from linly_profiling.more import MAX_MARKS, More, whole
 from linly_profiling.sampler import SAMPLER
+from linly_profiling.values import clean_name
 
 if TYPE_CHECKING:
     from linly_profiling.torch_tools.watch import Watcher
@@ -193,10 +194,11 @@ class Span:
         if error is not None:
             error_type = type(error).__name__
             outcome = outcome or outcome_of(error)
+        at_ns = None if at_ns is None else whole(at_ns)
         if at_ns is None:
             clock_ns = self.trace._clock_ns
             at_ns = clock_ns()
-        self._finish(at_ns, outcome or "ok", error_type)
+        self._finish(at_ns, "ok" if outcome is None else clean_name(outcome), error_type)
 
     def _finish(self, at_ns: int, outcome: str, error_type: str | None) -> None:
         trace = self.trace

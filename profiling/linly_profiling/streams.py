@@ -5,6 +5,7 @@ A span that stayed current between two items would adopt whatever the consumer d
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -19,9 +20,11 @@ ITEM = "item"  # the mark that each item leaves
 class _Traced:
     """The span of a stream: opened with the first step, ended with the last, with the close, or when thrown away."""
 
-    def __init__(self, open_span: Callable[[], Span]) -> None:
+    def __init__(self, source: object, open_span: Callable[[], Span]) -> None:
         self._open_span = open_span
         self._span: Span | None = None
+        # An error ends a generator. Another source may well go on after one: a queue's, after a timeout.
+        self._ends_by_error = inspect.isgenerator(source) or inspect.isasyncgen(source)
 
     def _begin(self) -> Span:
         if self._span is None:
@@ -40,7 +43,7 @@ class TracedIterator(_Traced, Iterator[Item], Generic[Item]):
     """A synchronous stream. `send`, `throw` and `close` work where the source is a generator."""
 
     def __init__(self, source: Iterator[Item], open_span: Callable[[], Span]) -> None:
-        super().__init__(open_span)
+        super().__init__(source, open_span)
         self._source: Any = source
 
     def __next__(self) -> Item:
@@ -61,7 +64,8 @@ class TracedIterator(_Traced, Iterator[Item], Generic[Item]):
                 span.end()
                 raise
             except BaseException as error:
-                span.end(error=error)
+                if self._ends_by_error:
+                    span.end(error=error)
                 raise
         span.mark(ITEM)
         return item
@@ -81,7 +85,7 @@ class TracedAsyncIterator(_Traced, AsyncIterator[Item], Generic[Item]):
     """An asynchronous stream. `asend`, `athrow` and `aclose` work where the source is an async generator."""
 
     def __init__(self, source: AsyncIterator[Item], open_span: Callable[[], Span]) -> None:
-        super().__init__(open_span)
+        super().__init__(source, open_span)
         self._source: Any = source
 
     async def __anext__(self) -> Item:
@@ -102,7 +106,8 @@ class TracedAsyncIterator(_Traced, AsyncIterator[Item], Generic[Item]):
                 span.end()
                 raise
             except BaseException as error:
-                span.end(error=error)
+                if self._ends_by_error:
+                    span.end(error=error)
                 raise
         span.mark(ITEM)
         return item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any, Self, TypeVar, overload
 
 from linly_profiling.background import BACKGROUND
 from linly_profiling.clock import anchor
-from linly_profiling.collect import frozen, records_of
+from linly_profiling.collect import records_of
 from linly_profiling.context import (
     format_traceparent,
     new_trace_id,
@@ -24,8 +25,9 @@ from linly_profiling.context import (
 )
 from linly_profiling.cuda import gpu_facts
 from linly_profiling.feed import Feed, Item
+from linly_profiling.frozen import frozen
 from linly_profiling.limits import memory_limit_bytes
-from linly_profiling.more import More
+from linly_profiling.more import More, whole
 from linly_profiling.record import OPEN, Flow, LoadedTrace, Record, Sample
 from linly_profiling.sampler import SAMPLER, Series
 from linly_profiling.span import OffSpan, Span, _current, _here, current_span, enter, leave, outcome_of
@@ -34,6 +36,8 @@ from linly_profiling.values import MAX_TEXT, clean_name, cut, finite
 
 Each = TypeVar("Each")
 
+_log = logging.getLogger("linly_profiling")
+
 _new = object.__new__
 _MAX_MARKS = 1_000_000  # of all finished spans of a trace: 8 to 16 MB
 
@@ -41,8 +45,9 @@ SAMPLER.also = BACKGROUND.tick
 _enabled = os.environ.get("LINLY_TRACE", "").lower() not in ("0", "off", "false", "no")
 _observers: tuple[Callable[[Trace], None], ...] = ()  # called with every new trace
 
-# One lock for all traces, taken only when something is dropped: a fork can then not leave a trace locked.
-_drop_lock = threading.Lock()
+# One lock for all traces, taken only when something is dropped: a fork can then not leave a trace locked. It can be
+# taken again by its own thread, because a garbage collection may end a forgotten span at any point.
+_drop_lock = threading.RLock()
 
 
 class Trace:
@@ -109,6 +114,10 @@ class Trace:
         self._samples: deque[Sample] = deque()
         self._flows: deque[Flow] = deque()
         self._marks = 0
+        self._trimmed = (
+            0  # of what is counted in `dropped`: had been recorded, and a feed had its chance to take it
+        )
+        self._unclosed = [True]
         self._feed: Feed | None = None
         self._on_close: list[Callable[[Trace], None]] = []
         self._off: OffSpan | None = None
@@ -126,7 +135,7 @@ class Trace:
         if self.enabled and self._clock_ns is time.perf_counter_ns:
             BACKGROUND.watch(self)
         for take_up in _observers:
-            take_up(self)
+            _call(take_up, self)
 
     def start(self, name: str, /, parent: Span | None = None, exact: bool = False, **attrs: object) -> Span:
         """Open a span: as `with trace.span(…)` it is current inside and ends with the block.
@@ -225,7 +234,7 @@ class Trace:
         """
         number = finite(value)
         if number is not None and self.outcome is None and self._off is None:
-            at_ns = self._clock_ns() if at_ns is None else at_ns
+            at_ns = self._clock_ns() if at_ns is None else whole(at_ns) or 0
             self._keep(self._samples, Sample(clean_name(name), clean_name(track), at_ns, number))
 
     def flow(
@@ -252,6 +261,7 @@ class Trace:
             from_ns = source.end_ns if source.end_ns is not None else self._clock_ns()
         if to_ns is None:
             to_ns = target.start_ns
+        from_ns, to_ns = whole(from_ns) or 0, whole(to_ns) or 0
         self._keep(self._flows, Flow(clean_name(name), source.span_id, from_ns, target.span_id, to_ns))
 
     def add_span(
@@ -279,6 +289,7 @@ class Trace:
         """
         if self._off is not None:
             return self._off
+        start_ns, end_ns = whole(start_ns) or 0, whole(end_ns) or 0
         span = _new(Span)
         span.trace, span.parent, span.name = self, self.root, name
         span.span_id, span.start_ns, span.end_ns = next(self._ids), start_ns, max(start_ns, end_ns)
@@ -293,7 +304,7 @@ class Trace:
             _here.thread,
             start_ns,
             span.end_ns,
-            outcome,
+            clean_name(outcome),
             None,
             None,
             None,
@@ -319,10 +330,18 @@ class Trace:
 
         What is started afterwards, by a worker that outlives its request, is dropped and counted.
         """
-        if self.outcome is not None:
+        try:
+            self._unclosed.pop()  # decides which of two racing calls counts
+        except IndexError:
             return
-        if outcome is None:
-            outcome = "ok" if error is None else outcome_of(error)
+        outcome = clean_name(outcome or ("ok" if error is None else outcome_of(error)))
+        try:
+            self._close(outcome, error)
+        finally:
+            for closed in self._on_close:
+                _call(closed, self)
+
+    def _close(self, outcome: str, error: BaseException | None) -> None:
         if self.enabled:
             self._note_facts(BACKGROUND.unwatch(self))
         self.outcome = outcome
@@ -332,8 +351,6 @@ class Trace:
         for span in reversed(frozen(self._open.values())):
             span._finish(now_ns, outcome, error_type if span.parent is None else None)
         SAMPLER.unwatch(self._memory)
-        for closed in self._on_close:
-            closed(self)
 
     def _note_facts(self, span_cost_ns: int | None) -> None:
         """What a reader of the trace must know of the process, to judge it."""
@@ -409,6 +426,13 @@ class Trace:
         """Say whether a recorder keeps this request from its start; `traceparent` passes it on."""
         self._kept = kept or bool(self._kept)
 
+    def unfeed(self, feed: Feed) -> None:
+        """Nobody reads the feed any more."""
+        if self._feed is feed:
+            self._feed = feed.also
+        elif self._feed is not None:
+            self._feed.drop(feed)
+
     def on_close(self, closed: Callable[[Trace], None]) -> None:
         """Have a function called when the trace has been closed."""
         self._on_close.append(closed)
@@ -419,6 +443,7 @@ class Trace:
         with _drop_lock:
             while len(items) > self._max:
                 self.dropped += 1
+                self._trimmed += 1
                 oldest = items.popleft()
                 if items is self._records and oldest[-1] is not None:
                     self._marks -= oldest[-1].mark_count()
@@ -447,6 +472,13 @@ def enable(on: bool = True) -> None:
     _enabled = on
 
 
+def _call(function: Callable[[Trace], None], trace: Trace) -> None:
+    try:
+        function(trace)
+    except Exception:  # noqa: BLE001  whoever watches a trace must not break the program that is traced
+        _log.exception("what watches traces has failed for request %r", trace.request_id)
+
+
 def observe(take_up: Callable[[Trace], None]) -> Callable[[], None]:
     """Have a function called with every new trace, while it is being made. Gives what ends that."""
     global _observers
@@ -462,7 +494,7 @@ def observe(take_up: Callable[[Trace], None]) -> Callable[[], None]:
 def _renew_lock() -> None:
     """In a forked child: another thread of the parent may have held the lock."""
     global _drop_lock
-    _drop_lock = threading.Lock()
+    _drop_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

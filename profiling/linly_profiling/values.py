@@ -1,6 +1,6 @@
 """What an attribute may hold: plain JSON values of bounded size, so that a trace keeps no foreign object alive.
 
-Nothing here calls code of the caller's objects: the `repr` of a tensor on a GPU would wait for the GPU.
+A foreign object is never asked for its `repr`, which for a tensor on a GPU would wait for the GPU.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ def _clean_int(value: int) -> int | str:
 
 
 def _clean_other(value: object, depth: int) -> Value:
+    """Only the simplest methods of a foreign object are called, and it may fail at each of them."""
+    try:
+        return _plain(value, depth)
+    except Exception:  # noqa: BLE001  an attribute must never break the program that sets it
+        return f"<{type(value).__name__}>"
+
+
+def _plain(value: object, depth: int) -> Value:
     if isinstance(value, enum.Enum):
         return clean(value.value, depth)
     if isinstance(value, str):
@@ -90,6 +98,13 @@ def _foreign_text(value: object) -> str:
 
 def finite(value: object) -> int | float | None:
     """The value as a plain number; None if it is not one, or not finite. A huge integer becomes a float."""
+    try:
+        return _finite(value)
+    except Exception:  # noqa: BLE001  see `clean`
+        return None
+
+
+def _finite(value: object) -> int | float | None:
     if not isinstance(value, int | float):
         value = clean(value)
         if not isinstance(value, int | float):
@@ -98,7 +113,4 @@ def finite(value: object) -> int | float | None:
         number = int(value)
         if -_INT64 <= number < _INT64:
             return number
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if math.isfinite(value) else None

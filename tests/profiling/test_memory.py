@@ -203,7 +203,7 @@ assert rest()
     )
 
 
-def test_where_memory_cannot_be_read_it_is_null_and_there_is_no_thread() -> None:
+def test_where_memory_cannot_be_read_it_is_null() -> None:
     run(
         _THREADS
         + """
@@ -214,7 +214,6 @@ with trace.span("s", exact=True):
     pass
 record = trace.records()[1]
 assert (record.rss_start_bytes, record.rss_end_bytes, record.rss_peak_bytes) == (None, None, None)
-assert not samplers()
 """
     )
 

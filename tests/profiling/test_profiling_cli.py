@@ -59,6 +59,17 @@ def test_several_requests_are_summed_up_and_one_can_be_chosen(
     assert "good day 3" in capsys.readouterr().err
 
 
+def test_what_is_no_trace_in_a_folder_is_left_out_with_a_note(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "good day" / "package.json").write_text("{}", "utf-8")
+    assert run("report", folder / "good day") == 0
+    said = capsys.readouterr()
+    assert "6 requests" in said.out
+    assert said.err.startswith("note: left out: ")
+    assert "package.json" in said.err
+
+
 def test_json_for_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("report", folder / "good day", "--json") == 0
     assert [each["request_id"] for each in json.loads(capsys.readouterr().out)] == [

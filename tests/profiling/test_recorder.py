@@ -6,10 +6,11 @@ import gc
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
-from linly_profiling import Exporter, LoadedTrace, Recorder, Sampling, Trace, enable
+from linly_profiling import Epoch, Exporter, LoadedTrace, Recorder, Sampling, Trace, enable
 from linly_profiling.feed import Item
 from trace_tools import MS, Clock, until
 
@@ -25,6 +26,8 @@ class Keeper(Exporter):
         self.streamed: list[str] = []
         self.ended: list[tuple[LoadedTrace, bool]] = []
         self.finished: list[str] = []
+        self.dropped: dict[str, int] = {}
+        self.lost: list[str] = []
         self.closed = 0
         self.threads: set[str] = set()
 
@@ -38,8 +41,12 @@ class Keeper(Exporter):
     def end(self, trace: LoadedTrace, kept: bool) -> None:
         self.ended.append((trace, kept))
 
-    def finish(self, trace: Trace) -> None:
+    def finish(self, trace: Trace, dropped: int) -> None:
         self.finished.append(trace.request_id)
+        self.dropped[trace.request_id] = dropped
+
+    def lose(self, request_id: str, epoch: Epoch) -> None:
+        self.lost.append(request_id)
 
     def close(self) -> None:
         self.closed += 1
@@ -184,6 +191,109 @@ def test_a_child_process_hands_over_its_own_requests_and_none_of_its_parents() -
     assert keeper.outcomes() == {"parent's": "ok"}
     os.close(reader)
     os.close(writer)
+
+
+def test_a_streamed_trace_that_everybody_forgets_is_let_go_too() -> None:
+    keeper = Keeper(live=True)
+    with Recorder(keeper) as recorder:
+        for number in range(5):
+            Trace(f"r{number}").start("work")
+        until(lambda: gc.collect() >= 0 and recorder.statistics().running == 0)
+    assert sorted(keeper.lost) == [f"r{number}" for number in range(5)]
+
+
+def test_an_exporter_that_fails_twice_in_a_row_does_not_stop_the_others() -> None:
+    broken, keeper = Broken("spans"), Keeper()
+    broken.flush = broken._fail  # type: ignore[method-assign]
+    with Recorder(broken, keeper):
+        with Trace("first") as trace:
+            trace.start("work").end()
+            until(lambda: keeper.begun)
+        until(lambda: keeper.outcomes() == {"first": "ok"})
+        Trace("second").close()
+        until(lambda: "second" in keeper.outcomes())
+    assert broken.closed == 1, "it may have a file to close"
+
+
+def test_a_busy_request_does_not_keep_the_others_waiting() -> None:
+    keeper, stop = Keeper(live=True), threading.Event()
+
+    def hammer() -> None:
+        with Trace("busy") as trace:
+            while not stop.is_set():
+                trace.start("work").end()
+
+    with Recorder(keeper):
+        thread = threading.Thread(target=hammer)
+        thread.start()
+        try:
+            for number in range(5):
+                Trace(f"r{number}").close()
+            until(lambda: len(keeper.finished) == 5)
+        finally:
+            stop.set()
+            thread.join()
+
+
+def test_what_a_full_trace_trims_is_not_missing_where_it_was_handed_over() -> None:
+    keeper = Keeper(live=True)
+    with Recorder(keeper) as recorder, Trace("long", max_records=10) as trace:
+        for _ in range(50):
+            trace.start("work").end()
+    assert trace.dropped > 0
+    assert keeper.dropped == {"long": 0}
+    assert recorder.statistics().spans >= 51
+
+
+def test_a_recorder_that_was_opened_again_hands_over_at_once() -> None:
+    keeper = Keeper()
+    recorder = Recorder(keeper)
+    with recorder:
+        Trace("first").close()
+    with recorder:
+        Trace("second").close()
+        until(lambda: "second" in keeper.outcomes())
+
+
+def test_closing_keeps_its_deadline_and_a_slow_exporter_is_finished_in_the_background() -> None:
+    release = threading.Event()
+    keeper = Keeper()
+    end = keeper.end
+
+    def slow(trace: LoadedTrace, kept: bool) -> None:
+        release.wait(10)
+        end(trace, kept)
+
+    keeper.end = slow  # type: ignore[method-assign]
+    recorder = Recorder(keeper).open()
+    Trace("r").close()
+    start_s = time.monotonic()
+    recorder.close(deadline_s=0.05)
+    assert time.monotonic() - start_s < 5
+    release.set()
+    until(lambda: keeper.closed == 1)
+    assert keeper.outcomes() == {"r": "ok"}
+
+
+def test_after_closing_a_trace_that_goes_on_feeds_nobody() -> None:
+    with Recorder(Keeper(live=True)):
+        trace = Trace("r")
+        trace.start("work").end()
+    assert trace._feed is None
+    trace.close()
+
+
+def test_what_watches_a_trace_may_fail_without_harm(caplog: pytest.LogCaptureFixture) -> None:
+    called: list[str] = []
+
+    def explode(trace: Trace) -> None:
+        raise ZeroDivisionError
+
+    with Trace("r") as trace:
+        trace.on_close(explode)
+        trace.on_close(lambda trace: called.append(trace.request_id))
+    assert called == ["r"]
+    assert trace.outcome == "ok"
 
 
 # Sampling

@@ -262,5 +262,101 @@ def test_a_child_process_writes_beside_its_parent(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         trace.start("later").end()
     found = {path.name: [trace.request_id for trace in load(path)] for path in tmp_path.iterdir()}
-    assert found == {"run.json": ["parent"], f"run.{child}.json": ["child"]}
+    assert found == {"run.json": ["parent"], f"run.pid{child}.json": ["child"]}
     assert json.loads((tmp_path / "run.json").read_text("utf-8"))["linly"]["grown"]
+
+
+def test_numbers_that_are_not_its_own_are_left_alone(tmp_path: Path) -> None:
+    for name in ("run.2024.json", "run.pid77.json", "run.1.json"):
+        (tmp_path / name).write_text("mine")
+    with Recorder(TraceFile(tmp_path / "run.json", max_bytes=1_000, max_files=1), period_s=0) as recorder:
+        for number in range(10):
+            Trace(f"r{number}").close()
+            until(lambda: recorder.statistics().running == 0)
+    assert {path.read_text() for path in tmp_path.iterdir() if path.name != "run.json"} == {"mine"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows itself refuses to touch an open file")
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_two_writers_of_one_path_do_not_harm_each_other(tmp_path: Path, name: str) -> None:
+    with Recorder(TraceFile(tmp_path / name, max_files=1)), Trace("one") as one:
+        until(lambda: (tmp_path / "run.json").exists())
+        one.start("work").end()
+        with Recorder(TraceFile(tmp_path / name, max_files=1)):
+            Trace("other").close()
+    assert {trace.request_id for path in tmp_path.iterdir() for trace in load(path)} == {"one", "other"}
+
+
+def test_spans_that_are_told_of_late_do_not_overlap_others(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    clock = Clock()
+    with Recorder(TraceFile(path), period_s=0) as recorder, Trace("r", clock_ns=clock) as trace:
+        start_ns = clock.now_ns
+        for begin, end in ((0, 30), (80, 110), (20, 50), (40, 60), (85, 90)):
+            trace.add_span("work", start_ns + begin, start_ns + end)
+            until(lambda: trace._feed is not None and len(trace._feed) == 0)
+        clock.tick(200)
+        assert recorder.statistics().running == 1
+    read_as_a_viewer_does(path)
+    assert len(load(path)[0].spans) == 6
+
+
+def test_a_request_that_still_runs_at_the_end_is_whole_with_its_open_spans(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with Recorder(TraceFile(path)):
+        trace = Trace("r")
+        stage = trace.start("stage", row="llm")
+        trace.start("work", stage).end()
+    (found,) = load(path)
+    assert [(span.name, span.outcome) for span in found.spans] == [
+        ("linly.request", "open"),
+        ("stage", "open"),
+        ("work", "ok"),
+    ]
+    trace.close()
+
+
+def test_an_idle_request_writes_next_to_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with Recorder(TraceFile(path), period_s=0.001), Trace("idle") as trace:
+        until(lambda: path.exists() and b'"linly.open"' in path.read_bytes())
+        size = path.stat().st_size
+        until(lambda: len(trace.snapshot().samples) > 12)
+        assert path.stat().st_size - size < 2_000
+
+
+def test_values_of_the_wrong_type_do_not_spoil_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with Recorder(TraceFile(path)):
+        with Trace("r") as trace:
+            trace.counter("q", 1, at_ns=time.perf_counter() * 1e9)  # type: ignore[arg-type]
+            trace.start("a").end(outcome=["bad"])  # type: ignore[arg-type]
+            trace.start("b").end(outcome=5)  # type: ignore[arg-type]
+            trace.start("c").end(at_ns="never")  # type: ignore[arg-type]
+            trace.add_span("d", 1.5, 2.5, outcome=None)  # type: ignore[arg-type]
+            trace.flow(trace.root, trace.root, from_ns=1.5)  # type: ignore[arg-type]
+        Trace("next").close()
+    assert [(each.request_id, len(each)) for each in load(path)] == [("r", 5), ("next", 1)]
+    assert load(trace.save(tmp_path / "t.json"))[0].spans == trace.snapshot().spans
+
+
+def test_every_damaged_byte_costs_one_line_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with Recorder(TraceFile(path)), Trace("r") as trace:
+        for number in range(20):
+            with trace.span("work", number=number) as span:
+                span.mark("token", number)
+    data = path.read_bytes()
+    body = data.index(b"\n") + 1
+    damaged = tmp_path / "damaged.json"
+    for place in range(body + 700, len(data), 97):
+        damaged.write_bytes(b"[" + data[body:place] + b"\x07" + data[place + 1 :])
+        found = salvage(damaged)
+        assert found.lost_lines <= 1
+        assert len(found.traces[0].spans) >= 20
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_no_files_at_all_cannot_be_kept(tmp_path: Path, wrong: int) -> None:
+    with pytest.raises(ValueError, match="max_files"):
+        TraceFile(tmp_path / "run.json", max_files=wrong)

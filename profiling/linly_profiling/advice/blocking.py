@@ -65,7 +65,7 @@ _KINDS = (
     Blocking(
         "the import of a module",
         frozenset(("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")),
-        frozenset(),
+        frozenset(("<module>",)),
         "Import before the first request, where models are loaded.",
     ),
 )

@@ -31,26 +31,29 @@ class EndingLanes:
     def place(self, span_id: int, start_ns: int, end_ns: int) -> int:
         new = _Slice(start_ns, end_ns, span_id)
         for number, lane in enumerate(self._lanes):
-            keep = self._fits(lane, new)
-            if keep is not None:
-                lane[keep:] = [new]
+            inside = self._inside(lane, new)
+            if inside is not None:
+                lane[inside] = [new]
                 if len(lane) > 2 * _REMEMBERED:
                     del lane[:_REMEMBERED]
                 return number
         self._lanes.append([new])
         return len(self._lanes) - 1
 
-    def _fits(self, lane: list[_Slice], new: _Slice) -> int | None:
-        """How many slices of the lane stay beside the new one; the rest lies inside it. None: it does not fit."""
-        keep = len(lane)
-        while keep and _overlap(lane[keep - 1], new):
-            inner = lane[keep - 1]
+    def _inside(self, lane: list[_Slice], new: _Slice) -> slice | None:
+        """The slices of a lane that lie inside the new one; its place if none does. None: it does not fit."""
+        last = len(lane)
+        while last and lane[last - 1].start_ns >= new.end_ns and not _overlap(lane[last - 1], new):
+            last -= 1  # a span of another time, told of late
+        first = last
+        while first and _overlap(lane[first - 1], new):
+            inner = lane[first - 1]
             # Of two slices that begin together, viewers take the first in the file for the outer one: side by side.
             inside = inner.start_ns > new.start_ns and inner.end_ns <= new.end_ns
             if not inside or not self._belongs(inner.span_id, new.span_id):
                 return None
-            keep -= 1
-        return keep
+            first -= 1
+        return slice(first, last)
 
 
 def _overlap(one: _Slice, other: _Slice) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -25,18 +26,24 @@ from linly_profiling.chrome.layout import ROOT_ROW
 from linly_profiling.chrome.names import FLOW, OPEN_SPAN
 from linly_profiling.chrome.text import display, dumps, pack
 from linly_profiling.chrome.write import end_line, head_line, process_names, row_names
-from linly_profiling.collect import frozen, record_of
+from linly_profiling.collect import record_of
 from linly_profiling.feed import Item, RawSpan
+from linly_profiling.frozen import frozen
 from linly_profiling.record import OPEN, Flow, LoadedTrace, Sample
 from linly_profiling.trace import Trace
 
 _REMEMBERED = 8192  # ended spans whose place is known, for children and arrows that come late
+_WAITING_ARROWS = 1_024  # that are not drawn yet; all are in the file as data
 _NOTED_AFTER_NS = 100_000_000  # a span open for longer is noted, so that it is known if the process is killed
 _PEAK_AFTER_NS = 20_000_000  # a shorter span has no sample of memory inside
 # Spans between two moments in which other threads may run. A thread that computes without pause makes the others wait
 # for CPython's switch interval, 5 ms, whenever they need the interpreter.
 _BREATH = 50
-_LANES = 1_000  # thread IDs of one row
+_LANES = 100_000  # thread IDs of one row
+_MAX_ROWS = (
+    1_000  # rows, and counters, that are told apart; a program that names more has put data into names
+)
+_MEMORY_STEP_BYTES = 1_000_000
 
 
 class _Ended(NamedTuple):
@@ -46,10 +53,22 @@ class _Ended(NamedTuple):
 
 
 class GrowingTrace:
-    """One request. Its lines are for one process of the file, `pid`; `shift_ns` makes times of the file."""
+    """One request. Its lines are for one process of the file, `pid`.
+
+    The trace is not held: one that everybody has forgotten must be able to go.
+    """
 
     def __init__(self, trace: Trace, pid: int, base_ns: int) -> None:
-        self._trace = trace
+        self._trace = weakref.ref(trace)
+        self._head = LoadedTrace(
+            trace.request_id,
+            OPEN,
+            0,
+            trace.epoch,
+            (),
+            trace_id=trace.trace_id,
+            remote_parent_id=trace.remote_parent_id,
+        )
         self._pid = pid
         self._shift_ns = trace.epoch.wall_ns - trace.epoch.clock_ns - base_ns
         self._lanes: dict[str, EndingLanes] = {ROOT_ROW: EndingLanes(self._belongs)}
@@ -58,7 +77,7 @@ class GrowingTrace:
         self._ended: OrderedDict[int, _Ended] = OrderedDict()
         self._open_rows: dict[int, str] = {}
         self._noted: set[int] = set()
-        self._memory_ns = 0
+        self._memory_bytes = 0
         self._counters: dict[str, Sample] = {}
         self._arrows: list[Flow] = []
         self._arrow_number = 0
@@ -67,46 +86,53 @@ class GrowingTrace:
         """What every file says that holds a part of this request."""
         self._noted.clear()
         self._named.clear()
-        trace = self._trace
-        whole = LoadedTrace(
-            trace.request_id, OPEN, 0, trace.epoch, (),
-            trace_id=trace.trace_id, remote_parent_id=trace.remote_parent_id,
-        )  # fmt: skip
-        return [
-            head_line(whole, self._pid),
-            *process_names(trace.request_id, self._pid),
-        ]
+        for span_id, ended in self._ended.items():  # their places were in the file before
+            self._ended[span_id] = ended._replace(spot=None)
+        return [head_line(self._head, self._pid), *process_names(self._head.request_id, self._pid)]
 
-    def advance(self, batch: Sequence[Item]) -> list[str]:
+    def advance(self, trace: Trace, batch: Sequence[Item]) -> list[str]:
         """What is new."""
         raws = [item for item in batch if type(item) is tuple]
         for raw in sorted(raws, key=itemgetter(0)):  # parents first: their rows are their children's
-            self._remember(raw[0], _Ended(raw[1], self._row(raw[1], raw[10]), None))
+            self._remember(raw[0], _Ended(raw[1], self._row(trace, raw[1], raw[10]), None))
         raws.sort(key=lambda raw: (raw[5], -raw[4]))  # inner spans first
         lines: list[str] = []
         for number, raw in enumerate(raws):
             if number % _BREATH == 0:
                 time.sleep(0)
-            self._span(raw, lines)
+            self._span(trace, raw, lines)
         for item in batch:
             if isinstance(item, Sample):
                 lines.append(self._sample(item))
             elif isinstance(item, Flow):
                 self._arrows.append(item)
                 lines.append(metadata(FLOW, self._pid, 0, **pack({"flow": list(item)})))
-        return [*lines, *self._memory(), *self._notes(), *self._drawn_arrows()]
+        lines += self._memory(trace)
+        lines += self._notes(trace, _NOTED_AFTER_NS)
+        if raws:
+            lines += self._drawn_arrows()
+        return lines
 
-    def finish(self) -> list[str]:
-        """What closes the request."""
-        trace = self._trace
-        zeros = closing_counters(self._counters, trace.root.end_ns or 0, self._pid, self._shift_ns)
-        end = end_line(trace.outcome or OPEN, trace.dropped, self._pid)
-        return [*(event.text for event in zeros), end]
+    def finish(self, trace: Trace, dropped: int) -> list[str]:
+        """What closes the request; one that still runs is written as it is by now."""
+        lines = [] if trace.outcome is not None else [*self._notes(trace, 0)]
+        return [*lines, *self._zeros(trace.root.end_ns or 0), self._end(trace.outcome or OPEN, dropped)]
+
+    def lose(self) -> list[str]:
+        """What closes a request that nobody closed, and nobody holds any more."""
+        return [*self._zeros(0), self._end("abandoned", 0)]
+
+    def _zeros(self, end_ns: int) -> Iterator[str]:
+        for event in closing_counters(self._counters, end_ns, self._pid, self._shift_ns):
+            yield event.text
+
+    def _end(self, outcome: str, dropped: int) -> str:
+        return end_line(outcome, dropped, self._pid)
 
     # Spans
 
-    def _span(self, raw: RawSpan, lines: list[str]) -> None:
-        span_id, start_ns, end_ns = raw[0], raw[4], max(raw[4], raw[5])
+    def _span(self, trace: Trace, raw: RawSpan, lines: list[str]) -> None:
+        span_id, start_ns, end_ns = raw[0], int(raw[4]), max(int(raw[4]), int(raw[5]))
         row = self._ended[span_id].row if span_id in self._ended else ROOT_ROW
         lane = self._lanes[row].place(span_id, start_ns, end_ns)
         tid = self._first_tid[row] + lane
@@ -119,17 +145,19 @@ class GrowingTrace:
         self._open_rows.pop(span_id, None)
         name, thread, outcome = _quoted(raw[2]), _quoted(raw[3][1]), _quoted(raw[6])
         if raw[10] is None and raw[7] is None and raw[8] is not None and name and thread and outcome:
-            lines.append(self._plain_span(raw, spot, name, thread, outcome))
+            lines.append(self._plain_span(trace, raw, spot, name, thread, outcome))
         else:
-            lines += self._rich_span(raw, spot)
+            lines += self._rich_span(trace, raw, spot)
 
-    def _plain_span(self, raw: RawSpan, spot: Spot, name: str, thread: str, outcome: str) -> str:
+    def _plain_span(
+        self, trace: Trace, raw: RawSpan, spot: Spot, name: str, thread: str, outcome: str
+    ) -> str:
         """What `slice_event` gives, at a quarter of the time: most spans have neither attributes nor marks."""
         span_id, parent_id, _, (thread_id, _), _, _, _, _, rss_start, rss_end, _ = raw
         tid, start_ns, end_ns = spot
         peak = max(rss_start, rss_end)
         if end_ns - start_ns > _PEAK_AFTER_NS:
-            peak = max(peak, self._trace._memory.peak(start_ns, end_ns) or 0)
+            peak = max(peak, trace._memory.peak(start_ns, end_ns) or 0)
         parent = f'"parent_id":{parent_id},' if parent_id is not None else ""
         return (
             f'{{"ph":"X","pid":{self._pid},"tid":{tid},"ts":{us(start_ns + self._shift_ns)},'
@@ -139,37 +167,39 @@ class GrowingTrace:
             f'"rss_end_bytes":{rss_end},"rss_peak_bytes":{peak}}}}}}}'
         )
 
-    def _rich_span(self, raw: RawSpan, spot: Spot) -> Iterator[str]:
-        record = record_of(raw, self._trace.request_id, self._trace._memory)
+    def _rich_span(self, trace: Trace, raw: RawSpan, spot: Spot) -> Iterator[str]:
+        record = record_of(raw, trace.request_id, trace._memory)
         yield slice_event(record, spot, 0, self._pid, self._shift_ns).text
         for mark in record.marks:
             yield mark_event(mark, record.span_id, spot, 0, self._pid, self._shift_ns).text
 
-    def _row(self, parent_id: int | None, more: object) -> str:
+    def _row(self, trace: Trace, parent_id: int | None, more: object) -> str:
         row = more.attrs.get("row") if more is not None else None  # type: ignore[attr-defined]
         if not (isinstance(row, str) and row):
-            row = self._row_of(parent_id) if parent_id is not None else ROOT_ROW
+            row = self._row_of(trace, parent_id) if parent_id is not None else ROOT_ROW
         if row not in self._first_tid:
-            self._first_tid[row] = self._place_of(row) * _LANES
+            if len(self._first_tid) >= _MAX_ROWS:
+                return ROOT_ROW
+            self._first_tid[row] = self._place_of(trace, row) * _LANES
             self._lanes[row] = EndingLanes(self._belongs)
         return row
 
-    def _row_of(self, span_id: int) -> str:
+    def _row_of(self, trace: Trace, span_id: int) -> str:
         """The row of a span that has ended, or is open."""
         if (ended := self._ended.get(span_id)) is not None:
             return ended.row
         if (known := self._open_rows.get(span_id)) is not None:
             return known
-        span = self._trace._open.get(span_id)
+        span = trace._open.get(span_id)
         row = ROOT_ROW
         if span is not None:
-            row = self._row(span.parent.span_id if span.parent is not None else None, span._more)
+            row = self._row(trace, span.parent.span_id if span.parent is not None else None, span._more)
             self._open_rows[span_id] = row
         return row
 
-    def _place_of(self, row: str) -> int:
+    def _place_of(self, trace: Trace, row: str) -> int:
         """From top to bottom: stages by their order, and then what has none, as it comes."""
-        for span in frozen(self._trace._open.values()):
+        for span in frozen(trace._open.values()):
             attrs = span._more.attrs if span._more is not None else {}
             order = attrs.get("order")
             if attrs.get("row") == row and isinstance(order, int) and 0 <= order < 100:
@@ -178,11 +208,13 @@ class GrowingTrace:
 
     def _belongs(self, inner_id: int, outer_id: int) -> bool:
         """Whether a span lies below another; where the way up is forgotten, it is taken to."""
+        trace = self._trace()
+        open_spans = trace._open if trace is not None else {}
         parent: int | None = inner_id
         while parent is not None and parent > outer_id:  # parents have lower IDs
             if (ended := self._ended.get(parent)) is not None:
                 parent = ended.parent_id
-            elif (span := self._trace._open.get(parent)) is not None:
+            elif (span := open_spans.get(parent)) is not None:
                 parent = span.parent.span_id if span.parent is not None else None
             else:
                 return True
@@ -194,26 +226,29 @@ class GrowingTrace:
             for _ in range(_REMEMBERED):
                 self._ended.popitem(last=False)
 
-    def _notes(self) -> Iterator[str]:
+    def _notes(self, trace: Trace, after_ns: int) -> Iterator[str]:
         """Spans that have been open for a while, once each."""
-        now_ns = self._trace._clock_ns()
-        for span in frozen(self._trace._open.values()):
-            if span.span_id not in self._noted and now_ns - span.start_ns > _NOTED_AFTER_NS:
+        now_ns = trace._clock_ns()
+        for span in frozen(trace._open.values()):
+            if span.span_id not in self._noted and now_ns - span.start_ns >= after_ns:
                 self._noted.add(span.span_id)
                 raw = span._raw(now_ns, OPEN, None, span._more)
-                record = record_of(raw, self._trace.request_id, self._trace._memory)
+                record = record_of(raw, trace.request_id, trace._memory)
                 yield metadata(OPEN_SPAN, self._pid, 0, **span_args(record))
 
     # The rest
 
     def _sample(self, sample: Sample) -> str:
-        self._counters[counter_name(sample)] = sample
+        name = counter_name(sample)
+        if name in self._counters or len(self._counters) < _MAX_ROWS:
+            self._counters[name] = sample
         return counter_event(sample, self._pid, self._shift_ns).text
 
-    def _memory(self) -> Iterator[str]:
-        newest = self._trace._memory.newest()
-        if newest is not None and newest[0] > self._memory_ns:
-            self._memory_ns = newest[0]
+    def _memory(self, trace: Trace) -> Iterator[str]:
+        """The process's memory, where it moved."""
+        newest = trace._memory.newest()
+        if newest is not None and abs(newest[1] - self._memory_bytes) >= _MEMORY_STEP_BYTES:
+            self._memory_bytes = newest[1]
             yield self._sample(Sample("memory.rss", "process", *newest))
 
     def _drawn_arrows(self) -> Iterator[str]:
@@ -229,7 +264,7 @@ class GrowingTrace:
                 flow, source.spot, target.spot, self._arrow_number, self._pid, self._shift_ns
             )
             yield from (event.text for event in arrow)
-        del self._arrows[:-_REMEMBERED]
+        del self._arrows[:-_WAITING_ARROWS]
 
 
 _QUOTED: dict[str, str] = {}

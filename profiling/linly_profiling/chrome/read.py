@@ -34,8 +34,6 @@ def load(path: str | os.PathLike[str]) -> list[LoadedTrace]:
     """
     path = Path(path)
     document = _parse(path, text_of(path))
-    if isinstance(document, list) and _has_head(document):  # a `TraceFile` whose end came, but not its head
-        document = {OWN: {"version": VERSION, "grown": True}, "traceEvents": document}
     own = document.get(OWN) if isinstance(document, dict) else None
     if not isinstance(own, dict):
         raise TraceFileError(f"{path}: not written by linly_profiling: it has no {OWN!r} at its top")
@@ -46,10 +44,6 @@ def load(path: str | os.PathLike[str]) -> list[LoadedTrace]:
         return traces_of(events) if own.get("grown") else _traces(own["traces"], events)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TraceFileError(f"{path}: damaged: {type(error).__name__}: {error}") from error
-
-
-def _has_head(events: list[Any]) -> bool:
-    return any(isinstance(event, dict) and event.get("name") == HEAD for event in events)
 
 
 def text_of(path: Path) -> str:
@@ -74,6 +68,29 @@ def _parse(path: Path, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         hint = "; 'linly trace repair' reads what is whole of it" if text.startswith("[") else ""
         raise TraceFileError(f"{path}: not JSON, or cut short{hint}: {error}") from error
+
+
+def check_event(event: _Event) -> None:
+    """Whether `traces_of` will be able to read an event.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it will not.
+    """
+    kind, name, pid = event["ph"], event["name"], event["pid"]
+    if not isinstance(pid, int):
+        raise ValueError(f"a process number is {pid!r}")
+    if (kind == "X" and "args" in event) or (kind == "M" and name == OPEN_SPAN):
+        span_of(event["args"], "")
+    elif kind == "i":
+        mark_of(event["args"])
+    elif kind == "C" and OWN in event:
+        sample_of(event[OWN])
+    elif kind == "M" and name == HEAD:
+        _trace(unpack(event["args"]), [])
+    elif kind == "M" and name == FLOW:
+        flow_of(unpack(event["args"])["flow"])
+    elif kind == "M" and name == END:
+        int(unpack(event["args"])["dropped"])
 
 
 def traces_of(events: Iterable[_Event]) -> list[LoadedTrace]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linly_profiling.chrome.names import HEAD
-from linly_profiling.chrome.read import TraceFileError, load, text_of, traces_of
+from linly_profiling.chrome.read import TraceFileError, check_event, load, text_of, traces_of
 from linly_profiling.clock import Epoch
 from linly_profiling.record import OPEN, LoadedTrace, Record
 
@@ -56,16 +56,18 @@ def _text(path: Path) -> str:
 
 
 def _whole_lines(text: str) -> tuple[list[dict[str, Any]], int]:
+    """The events that can be read, and how many lines cannot."""
     events: list[dict[str, Any]] = []
     lost = 0
     for line in text.split("\n"):
-        line = line.strip().rstrip(",")
+        line = line.strip().rstrip(",").removeprefix("[")
         if not line.startswith("{"):
             continue
         try:
             event = json.loads(line)
-            events.append(event) if "ph" in event else None
-        except ValueError:
+            check_event(event)
+            events.append(event)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             lost += 1
     return events, lost
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from linly_profiling.chrome.codec import OWN
 from linly_profiling.chrome.growing import GrowingTrace
@@ -29,7 +30,10 @@ class TraceFile(Exporter):
         path: ".json", or ".json.gz" to have it compressed when it is closed; its folder must exist. A file that is
             already there is kept, under a number.
         max_bytes: where to begin a new file; the full one becomes "name.1.json" and so on.
-        max_files: how many files are kept; the oldest are deleted. None keeps all.
+        max_files: how many files are kept of those that this program has written; the oldest are deleted. None
+            keeps all.
+
+    If another program writes to the same path, this one takes "name.pid123.json".
     """
 
     live = True
@@ -54,18 +58,27 @@ class TraceFile(Exporter):
         if growing is None:
             growing = self._growing[key] = GrowingTrace(trace, self._next_pid(), self._base_ns or 0)
             self._lines += growing.head()
-        self._lines += growing.advance(batch)
+        self._lines += growing.advance(trace, batch)
 
-    def finish(self, trace: Trace) -> None:
+    def finish(self, trace: Trace, dropped: int) -> None:
         growing = self._growing.pop((trace.request_id, trace.epoch), None)
         if growing is not None:
-            self._lines += growing.finish()
+            self._lines += growing.finish(trace, dropped)
+
+    def lose(self, request_id: str, epoch: Epoch) -> None:
+        growing = self._growing.pop((request_id, epoch), None)
+        if growing is not None:
+            self._lines += growing.lose()
 
     def end(self, trace: LoadedTrace, kept: bool) -> None:
         if kept:
             pid = self._next_pid()
             lines = lines_of(trace, pid, self._base_ns or 0)
-            self._lines += [head_line(trace, pid), *lines, end_line(trace.outcome, trace.dropped, pid)]
+            self._lines += [
+                head_line(trace, pid),
+                *lines,
+                end_line(trace.outcome, trace.dropped, pid),
+            ]
 
     def flush(self) -> None:
         if self._lines:
@@ -77,7 +90,13 @@ class TraceFile(Exporter):
 
     def close(self) -> None:
         self.flush()
+        self._growing.clear()
         self._journal.close()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files written so far, the current one last."""
+        return self._journal.paths
 
     def forked(self) -> None:
         self._growing, self._lines = {}, []
