@@ -42,6 +42,13 @@ def _event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[li
     assert not slow, f"the event loop was blocked: {slow}"
 
 
+@pytest.fixture(autouse=True)
+def _pauses_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces hold what a test puts there, and not what a busy machine does. The tests of pauses set this back."""
+    monkeypatch.setattr("linly_profiling.pauses.GC_PAUSE_NS", 10**18)
+    monkeypatch.setattr("linly_profiling.pauses.BLOCKED_NS", 10**18)
+
+
 def _preemptions() -> int:
     """How often the system took the core away from this thread; 0 where it does not tell."""
     try:

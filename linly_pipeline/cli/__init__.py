@@ -37,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quiet = getattr(args, "quiet", False)
     logging.basicConfig(format="linly: note: %(message)s", level=logging.ERROR if quiet else logging.WARNING)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(
-            signal.SIGTERM, signal.default_int_handler
-        )  # a service manager's stop cleans up as well
+        # A service manager's stop cleans up as Ctrl-C does, which asyncio turns into a cancellation.
+        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     try:
         code: int = args.run(args)
     except (LinlyError, CommandError) as error:

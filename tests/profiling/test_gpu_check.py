@@ -110,6 +110,7 @@ def test_every_check_is_made_and_a_failed_one_decides(check: Any, capsys: pytest
 def test_a_good_gpu_passes(check: Any, gpu: Working, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     finish_while_polling(gpu, monkeypatch, check)
     monkeypatch.setattr(check, "PROBE", sys.modules["linly_profiling.exact"].PROBE)  # type: ignore[attr-defined]
+    monkeypatch.setattr(check, "_MAX_SPAN_US", 10_000)  # the stand-in's speed is not what is checked
     worker = check.Gpu(sys.modules["torch"])
     assert isinstance(getattr(check, name)(worker), str)
 

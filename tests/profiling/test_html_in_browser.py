@@ -287,7 +287,12 @@ async def test_it_follows_the_colour_scheme_and_fits_the_window(page: Any, folde
     await show(page, folder, a_turn(), a_hostile_turn())
     light = await painted(page)
     await page.emulate_media(color_scheme="dark")
-    assert await painted(page) != light
+    for _ in range(100):
+        if await painted(page) != light:
+            break
+        await page.wait_for_timeout(20)
+    else:
+        pytest.fail("the page did not turn dark")
     for width in (1000, 1600):
         await page.set_viewport_size({"width": width, "height": 800})
         assert await page.evaluate("document.documentElement.scrollWidth") <= width

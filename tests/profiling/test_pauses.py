@@ -12,7 +12,7 @@ import weakref
 
 import pytest
 from linly_profiling import Report, Trace
-from linly_profiling.background import BACKGROUND
+from linly_profiling.background import BACKGROUND, GpuMemory
 from linly_profiling.limits import memory_limit_bytes
 from linly_profiling.overhead import ns_per_span
 from linly_profiling.pauses import GcWatch, LoopWatch, stack_of
@@ -21,7 +21,13 @@ from trace_tools import MS, Clock, only, until
 
 BLOCKED_S = 0.15
 
-pytestmark = pytest.mark.usefixtures("_a_loop_may_be_blocked")
+pytestmark = pytest.mark.usefixtures("_a_loop_may_be_blocked", "_pauses_are_noted")
+
+
+@pytest.fixture
+def _pauses_are_noted(_pauses_are_not_noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("linly_profiling.pauses.GC_PAUSE_NS", 1_000_000)
+    monkeypatch.setattr("linly_profiling.pauses.BLOCKED_NS", 50_000_000)
 
 
 @pytest.fixture
@@ -127,9 +133,8 @@ def test_a_long_garbage_collection_is_recorded() -> None:
 
 def test_short_collections_are_not_recorded() -> None:
     watch = GcWatch()
-    watch.begin()
-    gc.collect(0)
-    watch.end()
+    for phase in ("start", "stop"):
+        watch._seen(phase, {"generation": 0, "collected": 0})
     assert watch.recent() == []
 
 
@@ -196,6 +201,7 @@ def test_the_memory_of_a_gpu_is_a_curve_with_a_point_where_it_moved(monkeypatch:
     def read() -> list[tuple[str, str, int]]:
         return [("memory.gpu.allocated", "cuda:0", next(readings, last))]
 
+    monkeypatch.setattr(BACKGROUND, "_gpu", GpuMemory())
     monkeypatch.setitem(sys.modules, "torch", object())
     monkeypatch.setattr("linly_profiling.torch_tools.memory.gpu_memory_reader", lambda: read)
     monkeypatch.setattr("linly_profiling.cuda.PROBE._broken", True)
