@@ -37,7 +37,7 @@ bench: $(INSTALLED)
 	$(BIN)/python profiling/bench/bench_pipeline.py --json bench.json
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python profiling/bench/bench_trace.py
-	$(BIN)/python profiling/bench/bench_others.py
+	$(BIN)/python profiling/bench/bench_others.py $(if $(wildcard .venv-torch/bin/python),--torch-python .venv-torch/bin/python)
 	$(BIN)/python profiling/bench/bench_load.py
 
 $(INSTALLED): pyproject.toml

@@ -35,14 +35,14 @@ class Cost(NamedTuple):
 
 
 def ours() -> Loop:
+    """A trace for each thousand spans, as for a request each."""
     from linly_profiling import Trace
 
-    trace = Trace("bench")
-
     def loop(count: int) -> None:
-        for _ in range(count):
-            with trace.span("llm.decode"):
-                pass
+        with Trace("bench") as trace:
+            for _ in range(count):
+                with trace.span("llm.decode"):
+                    pass
 
     return loop
 
@@ -50,12 +50,11 @@ def ours() -> Loop:
 def ours_with_exact_memory() -> Loop:
     from linly_profiling import Trace
 
-    trace = Trace("bench")
-
     def loop(count: int) -> None:
-        for _ in range(count):
-            with trace.span("llm.decode", exact=True):
-                pass
+        with Trace("bench") as trace:
+            for _ in range(count):
+                with trace.span("llm.decode", exact=True):
+                    pass
 
     return loop
 
@@ -178,9 +177,9 @@ def measure(make: Callable[[], Loop]) -> Cost:
     return Cost(statistics.median(timed(loop) for _ in range(ROUNDS)) - empty_ns, bare_ns)
 
 
-def in_process(make: Callable[[], Loop]) -> Cost | None:
+def in_process(make: Callable[[], Loop], python: str) -> Cost | None:
     result = subprocess.run(
-        [sys.executable, __file__, "--tool", make.__name__], capture_output=True, text=True, check=False
+        [python, __file__, "--tool", make.__name__], capture_output=True, text=True, check=False
     )
     if result.returncode == MISSING:
         return None
@@ -195,10 +194,18 @@ def main() -> int:
     )
     parser.add_argument("--tool", choices=[make.__name__ for make in TOOLS], help="only this one, as JSON")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--torch-python", default=sys.executable, metavar="PATH", help="a Python that has torch"
+    )
     options = parser.parse_args()
     if options.tool:
         return one(next(make for make in TOOLS if make.__name__ == options.tool))
-    costs = {make.__name__.replace("_", " "): in_process(make) for make in TOOLS}
+    costs = {
+        make.__name__.replace("_", " "): in_process(
+            make, options.torch_python if make is torch_record_function else sys.executable
+        )
+        for make in TOOLS
+    }
     if options.json:
         found: dict[str, Any] = {
             name: {**cost._asdict(), "ratio": cost.ratio} for name, cost in costs.items() if cost is not None
