@@ -42,6 +42,11 @@ def seconds(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f} s"
 
 
+def figure(value: float, sign: str = "") -> str:
+    """Three digits, never an exponent; `sign` "+" shows that of positive values as well."""
+    return f"{value:{sign}.3g}" if abs(value) < 999.5 else f"{value:{sign},.0f}"
+
+
 def _three_digits(value: float) -> str:
     return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}"
 

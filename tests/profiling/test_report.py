@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from linly_profiling import CudaUse, LoadedTrace, Report, Sample, Trace, load
 from linly_profiling.attribution import Milestone, milestones
 from linly_profiling.stages import StageRow, stage_rows
-from linly_profiling.tables import columns, duration, flowed, size, wrapped
+from linly_profiling.tables import columns, duration, figure, flowed, size, wrapped
 from trace_tools import MS
 from turn_tools import START_NS, Turn, ns
 
@@ -325,3 +325,11 @@ def test_the_analysis_is_told_in_a_few_lines() -> None:
         "        1 hold, 160 ms in all",
         "memory  process 500 MB of 2.00 GB (25 %)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (50, "50"), (999.4, "999"), (2750, "2,750"), (1e6, "1,000,000"), (-3.14159, "-3.14")],
+)
+def test_a_figure_has_three_digits_and_never_an_exponent(value: float, text: str) -> None:
+    assert figure(value) == text

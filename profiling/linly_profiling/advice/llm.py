@@ -10,7 +10,7 @@ from linly_profiling.advice.finding import Advice
 from linly_profiling.advice.memory import gpu_is_full
 from linly_profiling.analysis.decode import Decode
 from linly_profiling.attribution import Milestone
-from linly_profiling.tables import duration, size
+from linly_profiling.tables import duration, figure, size
 
 # What people leave between two turns of a conversation, on average in ten languages (Stivers et al., "Universals and
 # cultural variation in turn-taking in conversation", PNAS 106, 2009).
@@ -126,8 +126,8 @@ def decode_slows(seen: Evidence) -> Iterator[Advice]:
             severity=severity(cost_ns, seen.wall_ns),
             title=f"Tokens take {percent(late - early, early)} longer at the end of the answer than at its start",
             evidence=(
-                f"{early:.3g} ms a token in the first third, {late:.3g} ms in the last:"
-                f" {call.slope_ms_per_1000_tokens:+.3g} ms for each 1,000 tokens of context{grown}"
+                f"{figure(early)} ms a token in the first third, {figure(late)} ms in the last:"
+                f" {figure(call.slope_ms_per_1000_tokens or 0.0, '+')} ms for each 1,000 tokens of context{grown}"
             ),
             remedy=(
                 "Attention that costs less with a long context: flash attention, a quantised KV cache, a model with"

@@ -8,7 +8,7 @@ from linly_profiling.analysis.critical import CriticalPath
 from linly_profiling.analysis.decode import Decode
 from linly_profiling.analysis.memory import Memory, MemoryPeak
 from linly_profiling.analysis.pacing import Pacing
-from linly_profiling.tables import duration, flowed, shown, size
+from linly_profiling.tables import duration, figure, flowed, shown, size
 
 # Owners of less are added up.
 _LEAST_SHARE = 0.005
@@ -48,13 +48,13 @@ def decode_lines(call: Decode, width: int) -> list[str]:
             f"then {_ms(call.interval.p50_ms)} each (p95 {_ms(call.interval.p95_ms)}, most {_ms(call.interval.max_ms)})"
         )
     if call.tokens is not None:
-        pace = f" at {call.tokens_per_s:.3g} a second" if call.tokens_per_s is not None else ""
+        pace = f" at {figure(call.tokens_per_s)} a second" if call.tokens_per_s is not None else ""
         parts.append(f"{call.tokens:,} token{'' if call.tokens == 1 else 's'}{pace}")
     if call.kv_last_bytes is not None:
         grown = f", {size(call.kv_bytes_per_token)} a token" if call.kv_bytes_per_token is not None else ""
         parts.append(f"KV cache {size(call.kv_last_bytes)}{grown}")
     if call.slows and call.slope_ms_per_1000_tokens is not None:
-        parts.append(f"{call.slope_ms_per_1000_tokens:+.3g} ms for each 1,000 tokens")
+        parts.append(f"{figure(call.slope_ms_per_1000_tokens, '+')} ms for each 1,000 tokens")
     return _listed("tokens", parts, width)
 
 
@@ -62,13 +62,13 @@ def pacing_lines(pace: Pacing, width: int) -> list[str]:
     """The frames against their rate."""
     parts = [f"{pace.frames:,}"]
     if pace.fps is not None and pace.budget_ms is not None:
-        parts.append(f"to be shown at {pace.fps:.3g} a second, {_ms(pace.budget_ms)} for each")
+        parts.append(f"to be shown at {figure(pace.fps)} a second, {_ms(pace.budget_ms)} for each")
     if pace.render is not None:
         parts.append(
             f"{_ms(pace.render.p50_ms)} to render (p95 {_ms(pace.render.p95_ms)}, most {_ms(pace.render.max_ms)})"
         )
     if pace.effective_fps is not None:
-        parts.append(f"enough for {pace.effective_fps:.3g} a second")
+        parts.append(f"enough for {figure(pace.effective_fps)} a second")
     if pace.late_frames is not None:
         parts.append(f"{pace.late_frames:,} late" if pace.late_frames else "none late")
     if pace.stalls:
